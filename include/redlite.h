@@ -58,6 +58,208 @@ RL_API const char *rl_status_name(rl_status status);
 /* The library's version, "0.1.0". */
 RL_API const char *rl_version(void);
 
+/* Frees what the library handed out as "free with rl_free". NULL is fine. */
+RL_API void rl_free(void *memory);
+
+/* ---- devices -------------------------------------------------------------------------------- */
+
+typedef struct rl_device_info {
+    char backend[16];      /* "cpu", "vulkan": for --backend                                   */
+    char name[160];        /* "NVIDIA H200"; for --device, as is its index in the list          */
+    char kind[16];         /* "cpu", "discrete", "integrated", "virtual", "software"            */
+    char driver[160];      /* driver and API version, empty for the CPU                         */
+    char features[256];    /* instruction sets or device features that are used                 */
+    uint64_t memory_bytes; /* total                                                             */
+    uint64_t free_bytes;   /* what may be used now; 0 where unknown                             */
+    bool usable;
+    char reason[256]; /* why not, one sentence                                             */
+} rl_device_info;
+
+/* Lists compute devices: *n_found may exceed `capacity`, then only the first are written. */
+RL_API RL_MUST_CHECK rl_status rl_devices(rl_device_info *out, size_t capacity, size_t *n_found,
+                                          rl_error *err);
+
+/* ---- models --------------------------------------------------------------------------------- */
+
+typedef struct rl_model rl_model;
+
+typedef enum rl_io_mode { RL_IO_AUTO, RL_IO_DIRECT, RL_IO_BUFFERED } rl_io_mode;
+
+/* A zero field means its default. Strings are only read during the call. */
+typedef struct rl_model_params {
+    const char *backend; /* "auto", "cpu", "oracle", "vulkan"                                   */
+    const char *device;  /* index or name in the list of rl_devices                             */
+    uint32_t n_threads;  /* default: the physical cores that the process may use                */
+    uint32_t cache_mib;  /* expert pool; default: as much as fits                               */
+    uint32_t n_batch;    /* tokens per prefill batch, default 512                               */
+    rl_io_mode io;
+    bool no_prefetch; /* do not read experts ahead of the router                             */
+    bool no_preload;  /* do not read all experts at open even when they fit                  */
+    bool vocab_only;  /* no weights, no sessions: text functions and metadata                */
+    /* Called during long work with a short name of what is going on; false stops the work, and
+     * the call under way returns RL_INTERRUPTED. */
+    bool (*progress)(void *context, const char *what, uint64_t done, uint64_t total);
+    void (*note)(void *context, const char *text); /* one-line remarks worth showing            */
+    void *context;
+} rl_model_params;
+
+/* Opens a GGUF file (the first part of a split one) and loads what sessions need. params may be
+ * NULL. Environment variables RL_CPU, RL_ENGINE_PRELOAD, RL_VULKAN_* are read here.
+ * On success *out owns everything: rl_model_close(), after all its sessions are destroyed. */
+RL_API RL_MUST_CHECK rl_status rl_model_open(rl_model **out, const char *path,
+                                             const rl_model_params *params, rl_error *err);
+RL_API void rl_model_close(rl_model *model); /* NULL is fine */
+
+typedef struct rl_model_info {
+    char name[128]; /* general.name, or the file name                                   */
+    char architecture[32];
+    char backend[176]; /* the backend with its device, empty when vocab_only               */
+    uint32_t n_vocab, n_layer, n_embd, n_expert, n_expert_used, n_ctx_train;
+    uint64_t file_bytes;
+    uint64_t dense_bytes;   /* weights outside the routed experts, as loaded                    */
+    uint64_t expert_bytes;  /* all routed experts                                               */
+    uint64_t cache_bytes;   /* the expert pool                                                  */
+    uint32_t n_slots;       /* experts that fit the pool ...                                    */
+    uint32_t n_experts_all; /* ... of this many                                                 */
+} rl_model_info;
+
+RL_API void rl_model_get_info(const rl_model *model, rl_model_info *out);
+
+/* ---- text ----------------------------------------------------------------------------------- */
+
+/* Text to tokens. With parse_special, text that spells a control token becomes that token; without
+ * it stays text. Invalid UTF-8 is RL_FORMAT and the sentence names the byte. *ids: free with
+ * rl_free. Any thread. */
+RL_API RL_MUST_CHECK rl_status rl_tokenize(const rl_model *model, const char *text, size_t bytes,
+                                           bool parse_special, uint32_t **ids, size_t *n_ids,
+                                           rl_error *err);
+
+/* Tokens to exactly their bytes, which may not be UTF-8. *bytes is terminated: free with rl_free.
+ * Control tokens give their text. RL_INVALID for an id outside the vocabulary. */
+RL_API RL_MUST_CHECK rl_status rl_detokenize(const rl_model *model, const uint32_t *ids,
+                                             size_t n_ids, char **text, size_t *bytes,
+                                             rl_error *err);
+
+/* Whether generation ends with this token. */
+RL_API bool rl_token_is_end(const rl_model *model, uint32_t token);
+/* Whether the token is a control token, which is not part of an answer's text. */
+RL_API bool rl_token_is_control(const rl_model *model, uint32_t token);
+
+/* Streams tokens out as text that is valid UTF-8 at every moment: an incomplete character is held
+ * back, bytes that cannot become one turn into U+FFFD. */
+typedef struct rl_text_stream rl_text_stream;
+RL_API RL_MUST_CHECK rl_status rl_text_stream_create(rl_text_stream **out, const rl_model *model,
+                                                     rl_error *err);
+RL_API void rl_text_stream_destroy(rl_text_stream *stream);
+/* The text that may be shown now, terminated, borrowed until the next call; control tokens give
+ * nothing. */
+RL_API const char *rl_text_stream_push(rl_text_stream *stream, uint32_t token, size_t *bytes);
+RL_API const char *rl_text_stream_flush(rl_text_stream *stream, size_t *bytes);
+
+/* Renders a conversation by the model's chat template, or by `template_text` when it is not NULL.
+ * `json`: {"messages":[..],"tools":[..],"add_generation_prompt":bool,"continue_final_message":bool,
+ * "enable_thinking":bool}. *text: terminated, free with rl_free. A conversation that the template
+ * refuses is RL_INVALID, a broken template RL_FORMAT. model may be NULL with template_text. */
+RL_API RL_MUST_CHECK rl_status rl_render_chat(const rl_model *model, const char *template_text,
+                                              const char *json, size_t json_bytes, char **text,
+                                              size_t *bytes, rl_error *err);
+
+/* ---- sessions ------------------------------------------------------------------------------- */
+
+typedef struct rl_session rl_session;
+
+typedef struct rl_session_params {
+    uint32_t n_ctx;          /* default min(context of the model, 4096)                   */
+    bool key_f32, value_f32; /* KV cache in f32 instead of f16                            */
+} rl_session_params;
+
+/* params may be NULL. The model must outlive the session. */
+RL_API RL_MUST_CHECK rl_status rl_session_create(rl_session **out, rl_model *model,
+                                                 const rl_session_params *params, rl_error *err);
+RL_API void rl_session_destroy(rl_session *session); /* NULL is fine */
+
+RL_API uint32_t rl_session_position(const rl_session *session); /* tokens fed so far */
+RL_API uint32_t rl_session_n_ctx(const rl_session *session);
+RL_API RL_MUST_CHECK rl_status rl_session_reset(rl_session *session, rl_error *err);
+
+/* Reads n >= 1 tokens. On failure the session stands where the last whole batch left it (for one
+ * token: as if the call had not been made), and can be used again. RL_FULL: they would not fit,
+ * nothing was read. */
+RL_API RL_MUST_CHECK rl_status rl_session_feed(rl_session *session, const uint32_t *tokens,
+                                               size_t n, rl_error *err);
+
+/* The same, and calls each(context, i, logits) for every token in order; logits [n_vocab] of what
+ * follows tokens[i], borrowed during the call. Returning false stops with RL_INTERRUPTED. */
+typedef bool (*rl_logits_function)(void *context, size_t index, const float *logits);
+RL_API RL_MUST_CHECK rl_status rl_session_feed_each(rl_session *session, const uint32_t *tokens,
+                                                    size_t n, rl_logits_function each,
+                                                    void *context, rl_error *err);
+
+/* Logits [n_vocab] after the last token fed; borrowed until the next call. NULL before the first
+ * token. */
+RL_API const float *rl_session_logits(const rl_session *session);
+
+/* Remembers the present position, to come back to. A few are kept, the oldest leave first. */
+RL_API RL_MUST_CHECK rl_status rl_session_checkpoint(rl_session *session, rl_error *err);
+/* Goes back to the newest checkpoint at or before `position` (or to the empty session) and forgets
+ * the later ones. rl_session_position() tells where that is; logits are those of that moment. */
+RL_API RL_MUST_CHECK rl_status rl_session_rewind(rl_session *session, uint32_t position,
+                                                 rl_error *err);
+
+/* The tokens fed so far; borrowed until the next call. */
+RL_API const uint32_t *rl_session_tokens(const rl_session *session);
+
+/* Writes the session to a file, or reads it back into a session of the same model: a file of
+ * another model, a damaged one, or one that does not fit n_ctx is refused and nothing changes. */
+RL_API RL_MUST_CHECK rl_status rl_session_save(rl_session *session, const char *path,
+                                               rl_error *err);
+RL_API RL_MUST_CHECK rl_status rl_session_load(rl_session *session, const char *path,
+                                               rl_error *err);
+
+typedef struct rl_session_stats {
+    uint64_t prompt_tokens, prompt_ns;       /* read in batches of more than one                */
+    uint64_t generated_tokens, generated_ns; /* read one at a time                              */
+    /* Expert cache, generated tokens only, of the whole model. */
+    uint64_t hits, misses, evictions, bytes_read, wait_ns;
+    uint32_t distinct_experts_max, distinct_experts_min; /* per layer, over the run             */
+    uint32_t slots_used, slots_all;
+} rl_session_stats;
+
+RL_API void rl_session_get_stats(const rl_session *session, rl_session_stats *out);
+
+/* ---- sampling ------------------------------------------------------------------------------- */
+
+typedef struct rl_sampler rl_sampler;
+
+typedef struct rl_logit_bias {
+    uint32_t token;
+    float bias; /* added to the logit; -INFINITY forbids the token */
+} rl_logit_bias;
+
+/* Applied in this order: bias, penalties over the last `penalty_window` tokens, temperature,
+ * top-k, top-p, min-p, then one draw. A zero field switches its step off; temperature 0 takes the
+ * largest logit (after bias and penalties; ties to the lower id). */
+typedef struct rl_sampler_params {
+    float temperature;
+    uint32_t top_k;
+    float top_p;             /* smallest set of probability >= top_p; 0 or 1: off                */
+    float min_p;             /* at least min_p times the largest probability                     */
+    float repeat_penalty;    /* > 0: positive logits are divided, negative multiplied; 0, 1: off */
+    float presence_penalty;  /* subtracted once from every token seen                            */
+    uint32_t penalty_window; /* default 64                                                      */
+    uint64_t seed;
+    const rl_logit_bias *bias; /* copied */
+    size_t n_bias;
+} rl_sampler_params;
+
+RL_API RL_MUST_CHECK rl_status rl_sampler_create(rl_sampler **out, const rl_sampler_params *params,
+                                                 uint32_t n_vocab, rl_error *err);
+RL_API void rl_sampler_destroy(rl_sampler *sampler); /* NULL is fine */
+/* Tells the sampler a token of the text, for the penalties; sampled ones are told by it itself. */
+RL_API void rl_sampler_accept(rl_sampler *sampler, uint32_t token);
+/* One token. Same logits, seed and history: same token, on every machine. */
+RL_API uint32_t rl_sampler_sample(rl_sampler *sampler, const float *logits);
+
 /* ---- quantised blocks ----------------------------------------------------------------------- */
 
 /* Decodes n_values weights of one GGUF tensor type to f32, bit-identical to the format's
