@@ -1,0 +1,10 @@
+# Every program here is linked with support/fault.c in front of the allocator and of pread.
+set(RL_FAULT_LINK)
+foreach(name malloc calloc realloc aligned_alloc posix_memalign strdup strndup free pread pread64 __pread_chk)
+  list(APPEND RL_FAULT_LINK "LINKER:--wrap=${name}")
+endforeach()
+foreach(file ${RL_TEST_FILES})
+  get_filename_component(name ${file} NAME_WE)
+  target_sources(fault_${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/support/fault.c)
+  target_link_options(fault_${name} PRIVATE ${RL_FAULT_LINK})
+endforeach()
