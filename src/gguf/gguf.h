@@ -2,7 +2,7 @@
  *
  * The container knows no model: what a key or tensor means is model/'s and text/'s business. All
  * metadata is read and checked at open; tensor bytes are never read here, only located.
- * Format: docs/formats.md "GGUF". Threads: immutable after open, any thread may read. */
+ * Format: docs/formats-gguf.md. Threads: immutable after open, any thread may read. */
 #ifndef RL_GGUF_GGUF_H
 #define RL_GGUF_GGUF_H
 
@@ -38,7 +38,8 @@ typedef struct rl_gguf_value {
     rl_gguf_type type;    /* of the value, RL_GGUF_ARRAY for arrays                      */
     rl_gguf_type element; /* arrays: type of the elements                                */
     uint64_t count;       /* arrays: number of elements; 1 otherwise                     */
-    const void *data;     /* the bytes as they lie in the file, little-endian, unaligned;
+    const void *data;     /* the bytes as they lie in the file, little-endian, unaligned; strings:
+                             u64 length, then the bytes (see rl_gguf_value_string());
                              arrays of strings: use rl_gguf_array_string()               */
 } rl_gguf_value;
 
@@ -54,7 +55,7 @@ typedef struct rl_gguf_tensor {
 } rl_gguf_tensor;
 
 /* Opens `path`, and all other parts when it is the first part of a split file. Every rule of the
- * container (docs/formats.md, GGUF 1 to 14 and 24) is checked; the sentence in err names the file
+ * container (docs/formats-gguf.md, rules 1 to 14 and 24) is checked; the sentence in err names the file
  * and the key or tensor at fault. On success *out owns everything: rl_gguf_close(). */
 RL_MUST_CHECK rl_status rl_gguf_open(rl_gguf **out, const char *path, rl_error *err);
 void rl_gguf_close(rl_gguf *gguf); /* NULL is fine */
@@ -86,10 +87,19 @@ RL_MUST_CHECK rl_status rl_gguf_get_bool(const rl_gguf *gguf, const char *key, b
 RL_MUST_CHECK rl_status rl_gguf_get_string(const rl_gguf *gguf, const char *key,
                                            rl_gguf_string *out, bool *found, rl_error *err);
 
-/* Element `index` of an array of strings (asserted); O(1). */
+/* A value of type string (asserted). */
+rl_gguf_string rl_gguf_value_string(const rl_gguf_value *value);
+/* A single integer of any width as u64; false for other types and for negative ones. */
+bool rl_gguf_value_u64(const rl_gguf_value *value, uint64_t *out);
+/* Element `index` of an array of strings of the first part (asserted); O(1). */
 rl_gguf_string rl_gguf_array_string(const rl_gguf *gguf, const rl_gguf_value *array,
                                     uint64_t index);
 /* Element `index` of an array of integers or bools as i64 (asserted). */
 int64_t rl_gguf_array_int(const rl_gguf_value *array, uint64_t index);
+
+/* "u32" ... "f64"; "unknown" beyond. */
+const char *rl_gguf_type_name(uint32_t type);
+/* "IQ2_XXS", also for types that are no weights ("I32"). */
+const char *rl_gguf_tensor_type_name(const rl_gguf_tensor *tensor);
 
 #endif
