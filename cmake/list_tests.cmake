@@ -1,4 +1,5 @@
-# Runs PROGRAM --list and writes one add_test() line per test to OUT.
+# Runs PROGRAM --list and writes one add_test() line per test to OUT. A test whose name ends in
+# _long carries the label "long" in place of its folder's: only `make test-long` plays it.
 execute_process(COMMAND ${PROGRAM} --list OUTPUT_VARIABLE names RESULT_VARIABLE result)
 if(NOT result EQUAL 0)
   message(FATAL_ERROR "${PROGRAM} --list failed: ${result}")
@@ -7,8 +8,14 @@ string(REPLACE "\n" ";" names "${names}")
 set(text "")
 foreach(name ${names})
   if(name)
+    set(label ${FOLDER})
+    set(timeout 600)
+    if(name MATCHES "_long$")
+      set(label long)
+      set(timeout 14400)
+    endif()
     string(APPEND text "add_test([[${FOLDER}.${name}]] [[${PROGRAM}]] [[${name}]])\n"
-      "set_tests_properties([[${FOLDER}.${name}]] PROPERTIES SKIP_RETURN_CODE 77 LABELS ${FOLDER} TIMEOUT 600)\n")
+      "set_tests_properties([[${FOLDER}.${name}]] PROPERTIES SKIP_RETURN_CODE 77 LABELS ${label} TIMEOUT ${timeout})\n")
   endif()
 endforeach()
 file(WRITE ${OUT} "${text}")
