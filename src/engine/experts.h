@@ -1,0 +1,40 @@
+/* experts.h - the routed experts of a model: the pool, the cache over it, and who reads what when.
+ *
+ * Connects the three parts that do not know each other: the cache (which expert has which slot),
+ * the backend (where slots are, how experts compute) and the file (where the bytes come from). The
+ * cache's listener keeps the backend's residency table.
+ *
+ * For one layer of one batch, rl_experts_run() groups the tokens by expert, so that every expert is
+ * read and walked once, asks the cache for all of them, computes the shared expert and those in
+ * memory while the others are read, and computes the rest as they arrive. Results are kept apart
+ * per (token, rank) by the backend: the order of arrival cannot change a bit.
+ *
+ * Threads: as the engine, under its lock. */
+#ifndef RL_ENGINE_EXPERTS_H
+#define RL_ENGINE_EXPERTS_H
+
+#include "engine/engine.h"
+
+/* Makes the plan, the pool of the backend and the cache. Needs engine->net.layers[].expert filled
+ * (rl_experts_layout) and the backend attached. */
+RL_MUST_CHECK rl_status rl_experts_create(rl_experts **out, rl_engine *engine,
+                                          const rl_engine_params *params, rl_error *err);
+void rl_experts_destroy(rl_experts *experts); /* NULL is fine */
+
+/* How the matrices of one layer's experts lie in a slot: aligned pieces, gate, up, down. The slot
+ * class is set later, by the plan. */
+rl_expert_layout rl_experts_layout(const rl_weights *weights, uint32_t layer);
+
+/* Around every batch. */
+void rl_experts_begin(rl_experts *experts, uint32_t n_tokens);
+void rl_experts_end(rl_experts *experts);
+
+/* Computes the shared and routed experts of a layer for ids [n][K] (moe_shared and moe_experts of
+ * the backend). A read that fails is RL_IO: the expert is absent as before, nothing is pinned. */
+RL_MUST_CHECK rl_status rl_experts_run(rl_experts *experts, uint32_t layer, const uint32_t *ids,
+                                       uint32_t n_tokens, rl_error *err);
+
+const rl_cache_plan *rl_experts_plan(const rl_experts *experts);
+rl_cache *rl_experts_cache(rl_experts *experts);
+
+#endif

@@ -1,0 +1,86 @@
+/* forward.c - the model in reading order.
+ *
+ * One batch of tokens, from ids to logits, as the stages of backend.h. Whether a stage computes at
+ * once or is recorded for a device is the backend's business; which experts are in memory is
+ * experts.c's. A new architecture of the family changes a stage here, not the engine around it. */
+#include "engine/forward.h"
+
+#include "engine/experts.h"
+
+/* Local shorthand: leave the function on failure. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        rl_status try_status = (call);                                                             \
+        if (try_status) return try_status;                                                         \
+    } while (0)
+
+static rl_status observe(rl_engine *e, const rl_forward *f, rl_forward_point point, uint32_t layer,
+                         rl_error *err)
+{
+    if (!f->hooks || !f->hooks->observe) return RL_OK;
+    return f->hooks->observe(f->hooks->context, e, point, layer, f->batch.n, err);
+}
+
+/* x += mixer(norm(x)): gated delta net or gated attention. */
+static rl_status mixer(rl_engine *e, uint32_t layer, rl_error *err)
+{
+    if (e->net.layers[layer].recurrent) {
+        TRY(e->ops->delta_in(e->be, layer, err));
+        TRY(e->ops->delta_step(e->be, layer, err));
+    } else {
+        TRY(e->ops->attn_in(e->be, layer, err));
+        TRY(e->ops->attn_step(e->be, layer, err));
+    }
+    return e->ops->mix_out(e->be, layer, err);
+}
+
+/* x += experts(norm(x)) + shared expert. */
+static rl_status moe(rl_engine *e, const rl_forward *f, uint32_t layer, rl_error *err)
+{
+    const uint32_t *forced = NULL;
+    if (f->hooks && f->hooks->force) forced = f->hooks->force(f->hooks->context, layer, f->batch.n);
+    TRY(e->ops->moe_in(e->be, layer, err));
+    TRY(observe(e, f, RL_AFTER_ROUTER, layer, err));
+    TRY(e->ops->route(e->be, layer, forced, e->ids, err));
+    TRY(observe(e, f, RL_AFTER_ROUTE, layer, err));
+    TRY(rl_experts_run(e->experts, layer, e->ids, f->batch.n, err));
+    return e->ops->moe_out(e->be, layer, err);
+}
+
+static rl_status head(rl_engine *e, const rl_forward *f, rl_error *err)
+{
+    uint32_t n_vocab = e->net.shape.n_vocab;
+    for (uint32_t first = f->first_logits; first < f->batch.n; first += RL_HEAD_ROWS) {
+        uint32_t rows = f->batch.n - first < RL_HEAD_ROWS ? f->batch.n - first : RL_HEAD_ROWS;
+        TRY(e->ops->head(e->be, first, rows, e->logit_rows, err));
+        TRY(observe(e, f, RL_AFTER_HEAD, 0, err));
+        for (uint32_t i = 0; i < rows; i++)
+            if (!f->each(f->context, first + i, e->logit_rows + (size_t)i * n_vocab))
+                return rl_fail(err, RL_INTERRUPTED, "stopped by the caller");
+    }
+    return RL_OK;
+}
+
+static rl_status stages(rl_engine *e, const rl_forward *f, rl_error *err)
+{
+    TRY(e->ops->embed(e->be, err));
+    TRY(observe(e, f, RL_AFTER_EMBED, 0, err));
+    for (uint32_t layer = 0; layer < e->net.shape.n_layer; layer++) {
+        TRY(mixer(e, layer, err));
+        TRY(observe(e, f, RL_AFTER_MIXER, layer, err));
+        TRY(moe(e, f, layer, err));
+        TRY(observe(e, f, RL_AFTER_MOE, layer, err));
+    }
+    return head(e, f, err);
+}
+
+rl_status rl_forward_run(rl_engine *e, const rl_forward *f, rl_error *err)
+{
+    TRY(e->ops->begin(e->be, &f->batch, err));
+    rl_experts_begin(e->experts, f->batch.n);
+    rl_status status = stages(e, f, err);
+    /* Also after a failure: nothing may be in flight when the caller goes on. */
+    rl_status end = e->ops->end(e->be, status ? NULL : err);
+    rl_experts_end(e->experts);
+    return status ? status : end;
+}
