@@ -5,6 +5,7 @@
 #ifndef RL_TESTS_SUPPORT_GOLDEN_H
 #define RL_TESTS_SUPPORT_GOLDEN_H
 
+#include "engine/experts.h"
 #include "engine/session.h"
 #include "support/expect.h"
 
