@@ -3,11 +3,18 @@
 
 #include <string.h>
 
+#include "base/bytes.h"
+
 static const rl_backend_ops *const backends[] = { &rl_backend_oracle };
+
+const rl_backend_ops *rl_backend_at(uint32_t index)
+{
+    return index < RL_COUNT_OF(backends) ? backends[index] : NULL;
+}
 
 const rl_backend_ops *rl_backend_find(const char *name)
 {
-    for (size_t i = 0; i < sizeof backends / sizeof backends[0]; i++)
+    for (uint32_t i = 0; rl_backend_at(i); i++)
         if (!strcmp(backends[i]->name, name)) return backends[i];
     return NULL;
 }

@@ -111,6 +111,7 @@ typedef struct rl_backend_params {
 typedef struct rl_backend_caps {
     char description[160];    /* "cpu avx512vnni, 2 threads" */
     bool device_memory;       /* weights and slots are not host memory */
+    bool rounds_activations;  /* 8-bit activations: judged by the 8-bit gate, not the float gate */
     bool slots_host_writable; /* slot_host() gives pointers */
     uint64_t memory_bytes;    /* device backends: what may still be allocated */
 } rl_backend_caps;
@@ -172,6 +173,8 @@ typedef struct rl_backend_ops {
     void (*close)(rl_backend *be); /* frees weights and pool; states must be gone; NULL is fine */
     void (*get_caps)(const rl_backend *be, rl_backend_caps *out);
     void (*get_counters)(const rl_backend *be, rl_backend_counters *out);
+    /* What rl_devices() says of this backend: as redlite.h describes it. Optional: may be NULL. */
+    rl_status (*list_devices)(rl_device_info *out, size_t capacity, size_t *n_found, rl_error *err);
     /* Whether the backend can compute with this type: in an expert slot, or as a dense matrix. */
     bool (*supports)(const rl_backend *be, uint32_t type, bool expert);
 
@@ -240,6 +243,9 @@ typedef struct rl_backend_ops {
      * that the order of calls cannot change a bit. */
     rl_status (*moe_experts)(rl_backend *be, uint32_t layer, const rl_expert_group *groups,
                              uint32_t n_groups, rl_error *err);
+    /* Waits until everything recorded so far is computed, so that the slots it reads may be filled
+     * anew. NULL: stages compute at once. */
+    rl_status (*drain)(rl_backend *be, rl_error *err);
     /* x += sum over ranks, in order of rank, of weight * expert; + shared */
     rl_status (*moe_out)(rl_backend *be, uint32_t layer, rl_error *err);
     /* logits [rows][n_vocab] of the tokens first .. first+rows-1 of the batch, to `logits` in host
@@ -263,6 +269,8 @@ extern const rl_backend_ops rl_backend_oracle;
 
 /* The backend of that name, or NULL. */
 const rl_backend_ops *rl_backend_find(const char *name);
+/* The i-th backend, best first; NULL behind the last. */
+const rl_backend_ops *rl_backend_at(uint32_t index);
 
 /* Selects the k experts of one token.
  *   logits  [n_expert]  f32, router output, not normalised

@@ -239,7 +239,8 @@ static bool is_resident(const rl_experts *x, uint32_t w)
     return x->answers[w].outcome == RL_RESERVE_HIT;
 }
 
-/* Computes every expert that is in memory and not done yet, and lets go of it. */
+/* Computes every expert that is in memory and not done yet, and lets go of it. A device may still
+ * be reading the slots then: it is drained before anybody gets a slot to fill. */
 static rl_status compute_resident(rl_experts *x, rl_error *err)
 {
     rl_engine *e = x->engine;
@@ -279,19 +280,23 @@ static rl_status read_missing(rl_experts *x, rl_error *err)
     return RL_OK;
 }
 
-/* Asks again for those that found every slot of their class in use; some have been released. */
-static void reserve_again(rl_experts *x)
-{
-    for (uint32_t w = 0; w < x->n_wanted; w++)
-        if (x->answers[w].outcome == RL_RESERVE_BUSY)
-            rl_cache_reserve(x->cache, (rl_expert_key){ x->layer, x->ids[w] }, &x->answers[w]);
-}
-
 static bool all_computed(const rl_experts *x)
 {
     for (uint32_t w = 0; w < x->n_wanted; w++)
         if (!x->computed[w]) return false;
     return true;
+}
+
+/* Asks again for those that found every slot of their class in use; some have been released. */
+static rl_status reserve_again(rl_experts *x, rl_error *err)
+{
+    rl_engine *e = x->engine;
+    rl_status status = e->ops->drain && !all_computed(x) ? e->ops->drain(e->be, err) : RL_OK;
+    if (status) return status;
+    for (uint32_t w = 0; w < x->n_wanted; w++)
+        if (x->answers[w].outcome == RL_RESERVE_BUSY)
+            rl_cache_reserve(x->cache, (rl_expert_key){ x->layer, x->ids[w] }, &x->answers[w]);
+    return RL_OK;
 }
 
 rl_status rl_experts_run(rl_experts *x, uint32_t layer, const uint32_t *ids, uint32_t n_tokens,
@@ -305,7 +310,7 @@ rl_status rl_experts_run(rl_experts *x, uint32_t layer, const uint32_t *ids, uin
         status = compute_resident(x, err);
         if (!status) status = read_missing(x, err);
         if (!status) status = compute_resident(x, err);
-        if (!status) reserve_again(x);
+        if (!status) status = reserve_again(x, err);
     }
     if (status) let_go(x);
     return status;

@@ -20,7 +20,7 @@ typedef struct rl_forward_hooks {
     /* Called at every point of every layer (layer 0 for embed and head). A failure ends the pass. */
     rl_status (*observe)(void *context, rl_engine *engine, rl_forward_point point, uint32_t layer,
                          uint32_t n_tokens, rl_error *err);
-    /* Ids [n][K] to use instead of the router's own choice, or NULL for this layer. */
+    /* Asked after RL_AFTER_ROUTER: ids [n][K] to use instead of the router's own choice, or NULL. */
     const uint32_t *(*force)(void *context, uint32_t layer, uint32_t n_tokens);
 } rl_forward_hooks;
 
