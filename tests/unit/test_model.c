@@ -1,9 +1,13 @@
 /* test_model.c - what the numbers of a file mean: hyper-parameters, names, shapes, totals. */
 #include "support/test.h"
 
+#include <math.h>
+
 #include "base/bytes.h"
 #include "model/summary.h"
+#include "quant/quant.h"
 #include "support/cases.h"
+#include "support/remake.h"
 
 /* Files whose only fault is in the vocabulary: text/ finds it. */
 static const char *const beyond_model[] = {
@@ -166,6 +170,166 @@ static void model_summary_adds_up(void **state)
     close_model(&m);
 }
 
-RL_TEST_MAIN(RL_TEST(model, decides_every_case), RL_TEST(model, reads_a_small_one),
+/* ---- rules 15 to 19, one change each --------------------------------------------------------- */
+
+typedef struct rule {
+    rl_test_change change[1];
+    const char *word; /* in the sentence; NULL: the file must still open */
+} rule;
+
+#define SET(key, value)                                                                            \
+    {                                                                                              \
+        .kind = RL_TEST_SET_U32, .name = key, .number = value                                      \
+    }
+#define REAL(key, value)                                                                           \
+    {                                                                                              \
+        .kind = RL_TEST_SET_F32, .name = key, .real = value                                        \
+    }
+#define DROP(key)                                                                                  \
+    {                                                                                              \
+        .kind = RL_TEST_DROP_KEY, .name = key                                                      \
+    }
+
+static const rule rules[] = {
+    { { { RL_TEST_SET_TEXT, "general.architecture", .text = "qwen35moe" } }, "qwen35moe" },
+    { { SET("general.architecture", 3) }, "general.architecture" },
+    { { SET("general.quantization_version", 3) }, "general.quantization_version" },
+    { { SET("general.quantization_version", 2) }, NULL },
+    { { SET(".block_count", 0) }, "block_count" },
+    { { SET(".block_count", 513) }, "block_count" },
+    { { SET(".block_count", 3) }, "blk.2" },
+    { { { RL_TEST_SET_U64, ".block_count", .number = 2 } }, NULL },
+    { { { RL_TEST_SET_I32, ".block_count", .number = UINT64_MAX } }, "negative" },
+    { { REAL(".block_count", 2) }, "block_count" },
+    { { SET(".nextn_predict_layers", 2) }, "nextn_predict_layers" },
+    { { SET(".nextn_predict_layers", 0) }, NULL },
+    { { SET(".context_length", 0) }, "context_length" },
+    { { DROP(".context_length") }, "context_length" },
+    { { SET(".embedding_length", 0) }, "embedding_length" },
+    { { SET(".embedding_length", 16) }, "shape" },
+    { { SET(".expert_count", 0) }, "expert_count" },
+    { { SET(".expert_count", 1025) }, "expert_count" },
+    { { SET(".expert_used_count", 33) }, "expert_used_count" },
+    { { DROP(".expert_feed_forward_length") }, NULL },
+    { { DROP(".expert_shared_feed_forward_length") }, NULL },
+    { { SET(".expert_feed_forward_length", 0) }, "expert_feed_forward_length" },
+    { { SET(".attention.head_count_kv", 0) }, "head_count_kv" },
+    { { REAL(".attention.layer_norm_rms_epsilon", 0) }, "layer_norm_rms_epsilon" },
+    { { REAL(".attention.layer_norm_rms_epsilon", -1) }, "layer_norm_rms_epsilon" },
+    { { REAL(".attention.layer_norm_rms_epsilon", (double)NAN) }, "layer_norm_rms_epsilon" },
+    { { REAL(".attention.layer_norm_rms_epsilon", (double)INFINITY) }, "layer_norm_rms_epsilon" },
+    { { DROP(".attention.layer_norm_rms_epsilon") }, "layer_norm_rms_epsilon" },
+    { { DROP(".rope.freq_base") }, "rope.freq_base" },
+    { { SET(".rope.dimension_count", 1) }, "rope.dimension_count" },
+    { { SET(".rope.dimension_count", 3) }, "rope.dimension_count" },
+    { { SET(".rope.dimension_count", 1000) }, "rope.dimension_count" },
+    { { REAL(".rope.scaling.factor", 4) }, "rope.scaling.factor" },
+    { { { RL_TEST_SET_TEXT, ".rope.scaling.type", .text = "yarn" } }, "rope.scaling.type" },
+    { { { RL_TEST_SET_TEXT, ".rope.scaling.type", .text = "none" } }, NULL },
+    { { SET(".ssm.conv_kernel", 0) }, "ssm.conv_kernel" },
+    { { SET(".ssm.inner_size", 17) }, "ssm.inner_size" },
+    { { DROP(".ssm.inner_size") }, "ssm.inner_size" },
+    { { SET(".ssm.group_count", 0) }, "ssm.group_count" },
+    { { SET(".ssm.group_count", 3) }, "ssm.time_step_rank" },
+    { { SET(".ssm.time_step_rank", 1u << 20) }, "ssm" },
+    { { SET(".full_attention_interval", 0) }, "full_attention_interval" },
+    { { SET(".full_attention_interval", 1) }, "full_attention_interval" },
+    { { DROP(".full_attention_interval") }, NULL }, /* the tensors know */
+    { { { RL_TEST_SET_BOOLS, ".attention.recurrent_layers", .number = 1, .count = 2, .at = 1 } },
+      NULL },
+    { { { RL_TEST_SET_BOOLS, ".attention.recurrent_layers", .number = 1, .count = 2, .at = 0 } },
+      "recurrent_layers" },
+    { { { RL_TEST_SET_BOOLS, ".attention.recurrent_layers", .number = 1, .count = 1 } },
+      "recurrent_layers" },
+    { { SET(".attention.recurrent_layers", 1) }, "recurrent_layers" },
+    { { { RL_TEST_SET_I32S, ".attention.head_count_kv", .number = 1, .count = 1 } },
+      "head_count_kv" },
+    { { { RL_TEST_SET_I32S, ".attention.head_count_kv", .number = 0, .count = 2 } },
+      "head_count_kv" },
+    { { SET(".vocab_size", 260) }, NULL },
+    { { SET(".vocab_size", 261) }, "vocab_size" },
+    { { { .kind = RL_TEST_DROP_TENSOR, .name = "token_embd.weight" } }, "token_embd.weight" },
+    { { { .kind = RL_TEST_DROP_TENSOR, .name = "output_norm.weight" } }, "output_norm.weight" },
+    { { { .kind = RL_TEST_DROP_TENSOR, .name = "blk.0.ssm_a" } }, "blk.0.ssm_a" },
+    { { { .kind = RL_TEST_DROP_TENSOR, .name = "blk.0.attn_qkv.weight" } },
+      "blk.0.attn_qkv.weight" },
+    { { { RL_TEST_ADD_TENSOR, "blk.0.ssm_in.weight", .dims = { 8, 8 } } }, "blk.0.ssm_in.weight" },
+    { { { RL_TEST_ADD_TENSOR, "blk.1.ssm_out.weight", .dims = { 8, 8 } } }, "ssm_out" },
+    { { { RL_TEST_ADD_TENSOR, "blk.1.attn_q.bias", .dims = { 8 } } }, "blk.1.attn_q.bias" },
+    { { { RL_TEST_ADD_TENSOR, "blk.0.ffn_up_exps.scale", .dims = { 4 } } },
+      "blk.0.ffn_up_exps.scale" },
+    { { { RL_TEST_ADD_TENSOR, "rope_freqs.weight", .dims = { 4 } } }, "rope_freqs.weight" },
+    { { { RL_TEST_ADD_TENSOR, "blk.0.something.else", .dims = { 4 } } }, NULL },
+    { { { RL_TEST_ADD_TENSOR, "blk.7.attn_q.bias", .dims = { 4 } } }, NULL }, /* no such layer */
+    { { { RL_TEST_RESHAPE, "blk.0.ffn_gate_inp_shexp.weight", .dims = { 8, 1 } } }, NULL },
+    { { { RL_TEST_RESHAPE, "blk.0.ffn_gate_inp_shexp.weight", .dims = { 8, 2 } } },
+      "blk.0.ffn_gate_inp_shexp.weight" },
+    { { { RL_TEST_RESHAPE, "output_norm.weight", .dims = { 9 } } }, "{9}" },
+    { { { RL_TEST_RESHAPE, "output_norm.weight", .number = RL_QUANT_F16, .dims = { 8 } } }, NULL },
+};
+
+/* Stands against: a hyper-parameter that is divided by, multiplied or indexed with unchecked. */
+static void model_rules(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < RL_COUNT_OF(rules); i++) {
+        const rule *r = &rules[i];
+        rl_error err = { "" };
+        opened model;
+        const char *path = rl_test_scratch("model_rule.gguf");
+        rl_test_edit(rl_test_fixture("bad-gguf/good-base.gguf"), path, r->change, 1);
+        rl_status status = open_model(&model, path, &err);
+        if ((status == RL_OK) != !r->word)
+            fail_msg("rule %zu (%s): %s", i, r->change[0].name, status ? err.text : "opened");
+        if (status && (!strstr(err.text, r->word) || !strstr(err.text, path)))
+            fail_msg("rule %zu: vague: %s", i, err.text);
+        close_model(&model);
+    }
+}
+
+/* Gate and up in one tensor: the slices follow each other, gate first. */
+static void model_fused_gate_up(void **state)
+{
+    (void)state;
+    static const rl_test_change changes[] = {
+        { .kind = RL_TEST_DROP_TENSOR, .name = "blk.1.ffn_gate_exps.weight" },
+        { .kind = RL_TEST_DROP_TENSOR, .name = "blk.1.ffn_up_exps.weight" },
+        { RL_TEST_ADD_TENSOR, "blk.1.ffn_gate_up_exps.weight", RL_QUANT_F16, .dims = { 8, 8, 4 } },
+    };
+    rl_error err = { "" };
+    opened m;
+    const char *path = rl_test_scratch("model_fused.gguf");
+    rl_test_edit(rl_test_fixture("bad-gguf/good-base.gguf"), path, changes, 3);
+    assert_ok(open_model(&m, path, &err));
+    rl_slice slices[RL_EXPERT_MATRICES];
+    const rl_weights_layer *layer = &m.weights.layers[1];
+    assert_true(layer->gate_up_exps && !layer->gate_exps && !layer->up_exps);
+    assert_int_equal(layer->expert_bytes, m.weights.layers[0].expert_bytes);
+    rl_weights_expert(&m.weights, 1, 3, slices);
+    assert_int_equal(slices[RL_EXPERT_GATE].offset, layer->gate_up_exps->offset + 3 * 8 * 8 * 2);
+    assert_int_equal(slices[RL_EXPERT_UP].offset, slices[RL_EXPERT_GATE].offset + 4 * 8 * 2);
+    assert_int_equal(rl_weights_expert_type(layer, RL_EXPERT_UP), RL_QUANT_F16);
+    close_model(&m);
+}
+
+/* A per-layer list of head counts: only attention layers count, and they must agree. */
+static void model_heads_per_layer(void **state)
+{
+    (void)state;
+    rl_test_change change = { RL_TEST_SET_I32S, ".attention.head_count_kv", .count = 2, .at = 1 };
+    rl_error err = { "" };
+    opened m;
+    assert_ok(open_model(&m, rl_test_fixture("bad-gguf/good-base.gguf"), &err));
+    change.other = (int32_t)m.config.n_head_kv; /* layer 0 is recurrent and says 0 */
+    close_model(&m);
+    const char *path = rl_test_scratch("model_heads.gguf");
+    rl_test_edit(rl_test_fixture("bad-gguf/good-base.gguf"), path, &change, 1);
+    assert_ok(open_model(&m, path, &err));
+    assert_int_equal(m.config.n_head_kv, change.other);
+    close_model(&m);
+}
+
+RL_TEST_MAIN(RL_TEST(model, rules), RL_TEST(model, fused_gate_up), RL_TEST(model, heads_per_layer),
+             RL_TEST(model, decides_every_case), RL_TEST(model, reads_a_small_one),
              RL_TEST(model, slices_cover_the_experts),
              RL_TEST(model, legacy_runs_are_a_permutation), RL_TEST(model, summary_adds_up))
