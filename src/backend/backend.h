@@ -130,6 +130,7 @@ typedef struct rl_backend_counters {
 /* ---- one batch ------------------------------------------------------------------------------- */
 
 typedef struct rl_batch {
+    bool observed; /* read_tap will be called between stages: do not fuse across them */
     rl_state *state;
     const uint32_t *tokens; /* [n], each < n_vocab */
     uint32_t n;             /* 1 .. max_batch of attach */
@@ -163,6 +164,46 @@ typedef struct rl_state_params {
     uint32_t n_ctx;
     uint32_t key_type, value_type; /* ggml ids: 0 F32 or 1 F16 */
 } rl_state_params;
+
+/* ---- the GPU-routed step --------------------------------------------------------------------- */
+
+/* How a routed token ended, or where it stands. */
+typedef struct rl_routed_outcome {
+    bool complete;  /* every layer ran: logits may be read and the state committed */
+    uint32_t layer; /* otherwise the first layer with an absent expert: nothing behind its router
+                       has run, and its choice stands in `ids` */
+    uint32_t ids[RL_MAX_EXPERTS_USED];
+} rl_routed_outcome;
+
+/* A whole token, embedding to logits, in one submission: the device chooses the experts, finds them
+ * in the residency table and runs them. Optional for a backend with a queue of its own; design and
+ * rules: docs/gpu-routing.md. The same kernels on the same values as the stages: same bits.
+ *
+ *     submit, wait                              all resident
+ *     submit, wait, (load, resume, wait)*       absent experts: the token goes on at that layer
+ *     submit_gated, (await_choice, load, open_gate) for every layer in order, wait
+ *
+ * then read_logits and state_commit; or neither, and the token has never been. */
+typedef struct rl_routed_ops {
+    /* Batch of one token. One queue submission; records nothing after the first token of a state. */
+    rl_status (*submit)(rl_backend *be, const rl_batch *batch, rl_error *err);
+    /* One wait for what was submitted last. */
+    rl_status (*wait)(rl_backend *be, rl_routed_outcome *out, rl_error *err);
+    /* One submission: from the expert stage of `layer` on. The caller has made its choice resident. */
+    rl_status (*resume)(rl_backend *be, uint32_t layer, rl_error *err);
+    /* All layers at once, each waiting for its gate. NULL where the device cannot (no slots that the
+     * host can write while the queue is busy). */
+    rl_status (*submit_gated)(rl_backend *be, const rl_batch *batch, rl_error *err);
+    /* The choice [K] of `layer`, as soon as the device has published it. Once it is there, the
+     * experts of earlier layers are not read any more. */
+    rl_status (*await_choice)(rl_backend *be, uint32_t layer, uint32_t *ids, rl_error *err);
+    rl_status (*open_gate)(rl_backend *be, uint32_t layer, rl_error *err);
+    /* What every layer of the completed token chose, [n_layer][K]. */
+    void (*read_choices)(const rl_backend *be, uint32_t *ids);
+    /* Logits [n_vocab] of the completed token, and the largest one's index (lower index on ties);
+     * logits may be NULL when only the index is wanted. */
+    rl_status (*read_logits)(rl_backend *be, float *logits, uint32_t *best, rl_error *err);
+} rl_routed_ops;
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
@@ -253,8 +294,10 @@ typedef struct rl_backend_ops {
     rl_status (*head)(rl_backend *be, uint32_t first, uint32_t rows, float *logits, rl_error *err);
     /* Everything recorded is done; errors of the device surface here at the latest. */
     rl_status (*end)(rl_backend *be, rl_error *err);
-    /* Waits and copies an intermediate value as f32. */
+    /* Waits and copies an intermediate value as f32; batches that are `observed` only. */
     rl_status (*read_tap)(rl_backend *be, rl_tap tap, float *out, rl_error *err);
+
+    const rl_routed_ops *routed; /* NULL: stages only */
 } rl_backend_ops;
 
 /* Every backend's struct begins with this. */

@@ -114,7 +114,11 @@ static rl_status feed_batch(rl_session *s, const uint32_t *tokens, uint32_t n, b
     rl_engine *e = s->engine;
     sink->last = n - 1;
     rl_forward forward = {
-        .batch = { .state = s->state, .tokens = tokens, .n = n, .position = s->position },
+        .batch = { .observed = hooks != NULL,
+                   .state = s->state,
+                   .tokens = tokens,
+                   .n = n,
+                   .position = s->position },
         .first_logits = sink->each   ? 0
                         : last_batch ? n - 1
                                      : n,
