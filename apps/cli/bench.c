@@ -1,0 +1,294 @@
+/* bench.c - `redlite bench`: prefill and decode speed, each at one context depth.
+ *
+ * A row is prefill (ppN: N tokens read in batches) or decode (tgN: N tokens one by one, each the
+ * likeliest one after the last), never a blend. The session is first filled to the depth, then the
+ * work is done once outside the clock (so that caches are warm and first-use costs are paid), then
+ * -r times inside it, every time from a checkpoint at that depth. Filler tokens are random, from
+ * the seed. Cache figures are of the timed decode runs of the row. */
+#include "generation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct options {
+    cli_list prefill, decode, depth;
+    uint32_t repeat;
+} options;
+
+enum { MOST = 1 << 20 };
+
+static const options defaults = { .repeat = 5 };
+
+static const cli_option table[] = { { "-p, --n-prompt", "N,N", CLI_LIST, offsetof(options, prefill),
+                                      0, MOST, NULL, "tokens per prefill test (512); 0: none" },
+                                    { "-n, --n-gen", "N,N", CLI_LIST, offsetof(options, decode), 0,
+                                      MOST, NULL, "tokens per decode test (128); 0: none" },
+                                    { "-d, --depth", "N,N", CLI_LIST, offsetof(options, depth), 0,
+                                      MOST, NULL, "tokens in the session before the test (0)" },
+                                    { "-r, --repeat", "N", CLI_UINT, offsetof(options, repeat), 1,
+                                      1000, NULL, "timed runs per test (5)" },
+                                    { 0 } };
+
+typedef struct bench {
+    const cli_call *call;
+    rl_model *model;
+    rl_session *session;
+    rl_sampler *sampler; /* greedy */
+    uint32_t *filler;    /* random tokens: depth, then the prompt */
+    size_t done, total;  /* runs, for progress */
+} bench;
+
+typedef struct row {
+    bool decode;
+    uint32_t n, depth;
+    double median, least, most; /* tokens per second */
+    rl_session_stats before, after;
+} row;
+
+/* The n tokens of a test, once. Decode starts from the logits that the session stands at. */
+static rl_status run_once(bench *b, const row *r, uint64_t *ns, rl_error *err)
+{
+    rl_status status = RL_OK;
+    uint64_t began = cli_clock_ns();
+    if (!r->decode) {
+        status = rl_session_feed(b->session, b->filler + r->depth, r->n, err);
+    } else {
+        for (uint32_t i = 0; !status && i < r->n; i++) {
+            if (cli_interrupts()) return RL_INTERRUPTED;
+            uint32_t token = rl_sampler_sample(b->sampler, rl_session_logits(b->session));
+            status = rl_session_feed(b->session, &token, 1, err);
+        }
+    }
+    *ns = cli_clock_ns() - began;
+    return status;
+}
+
+/* Brings the session to the depth; a decode test needs one token more, to have logits. */
+static rl_status fill(bench *b, uint32_t n, rl_error *err)
+{
+    rl_status status = rl_session_reset(b->session, err);
+    if (!status && n) status = rl_session_feed(b->session, b->filler, n, err);
+    if (!status && n) status = rl_session_checkpoint(b->session, err);
+    return status;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static rl_status run_row(bench *b, row *r, double *rates, uint32_t repeat, rl_error *err)
+{
+    uint32_t start = r->depth ? r->depth : r->decode;
+    uint64_t ns;
+    char what[32];
+    snprintf(what, sizeof what, "%s%u", r->decode ? "tg" : "pp", r->n);
+    rl_status status = fill(b, start, err);
+    for (uint32_t i = 0; !status && i <= repeat; i++) {
+        cli_progress("bench", b->done++, b->total, what);
+        if (i == 1) rl_session_get_stats(b->session, &r->before);
+        status = rl_session_rewind(b->session, start, err);
+        if (!status) status = run_once(b, r, &ns, err);
+        if (!status && i > 0) rates[i - 1] = (double)r->n * 1e9 / (double)(ns ? ns : 1);
+        if (!status && cli_interrupts()) status = RL_INTERRUPTED;
+    }
+    if (status) return status;
+    rl_session_get_stats(b->session, &r->after);
+    qsort(rates, repeat, sizeof *rates, compare);
+    r->least = rates[0];
+    r->most = rates[repeat - 1];
+    r->median = repeat % 2 ? rates[repeat / 2] : (rates[repeat / 2 - 1] + rates[repeat / 2]) / 2;
+    return RL_OK;
+}
+
+/* ---- output ---------------------------------------------------------------------------------- */
+
+static void print_json(const bench *b, const row *r, uint32_t repeat)
+{
+    rl_model_info info;
+    rl_model_get_info(b->model, &info);
+    uint64_t hits = r->after.hits - r->before.hits, misses = r->after.misses - r->before.misses;
+    char test[32];
+    snprintf(test, sizeof test, "%s%u", r->decode ? "tg" : "pp", r->n);
+    cli_json json = { .out = stdout };
+    cli_json_open(&json, '{');
+    cli_json_key(&json, "test");
+    cli_json_text(&json, test);
+    cli_json_key(&json, "depth");
+    cli_json_uint(&json, r->depth);
+    const struct {
+        const char *key;
+        double value;
+    } rates[] = { { "tok_s_median", r->median },
+                  { "tok_s_min", r->least },
+                  { "tok_s_max", r->most } };
+    for (size_t i = 0; i < CLI_LENGTH(rates); i++) {
+        cli_json_key(&json, rates[i].key);
+        cli_json_number(&json, rates[i].value, 3);
+    }
+    cli_json_key(&json, "repeat");
+    cli_json_uint(&json, repeat);
+    cli_json_key(&json, "hit_rate");
+    if (r->decode && hits + misses)
+        cli_json_number(&json, (double)hits / (double)(hits + misses), 4);
+    else
+        cli_json_null(&json);
+    const struct {
+        const char *key;
+        uint64_t value;
+    } counts[] = {
+        { "hits", hits },
+        { "misses", misses },
+        { "bytes_read", r->after.bytes_read - r->before.bytes_read },
+        { "distinct_experts_min", r->after.distinct_experts_min },
+        { "distinct_experts_max", r->after.distinct_experts_max },
+        { "n_slots", info.n_slots },
+        { "n_experts", info.n_experts_all },
+        { "cache_bytes", info.cache_bytes },
+        { "file_bytes", info.file_bytes },
+    };
+    for (size_t i = 0; i < CLI_LENGTH(counts); i++) {
+        cli_json_key(&json, counts[i].key);
+        cli_json_uint(&json, counts[i].value);
+    }
+    cli_json_key(&json, "wait_ms");
+    cli_json_number(&json, (double)(r->after.wait_ns - r->before.wait_ns) / 1e6, 3);
+    cli_json_key(&json, "backend");
+    cli_json_text(&json, info.backend);
+    cli_json_key(&json, "model");
+    cli_json_text(&json, info.name);
+    cli_json_key(&json, "version");
+    cli_json_text(&json, rl_version());
+    cli_json_close(&json, '}');
+    cli_json_end_line(&json);
+}
+
+static void print_head(const bench *b)
+{
+    rl_model_info info;
+    rl_model_get_info(b->model, &info);
+    printf("%s on %s\n%-10s %8s %12s %12s %12s %9s\n", info.name, info.backend, "test", "depth",
+           "median tok/s", "min", "max", "hit rate");
+}
+
+static void print_row(const row *r)
+{
+    uint64_t hits = r->after.hits - r->before.hits, misses = r->after.misses - r->before.misses;
+    char rate[16] = "-", test[32];
+    if (r->decode && hits + misses)
+        snprintf(rate, sizeof rate, "%.1f %%", 100.0 * (double)hits / (double)(hits + misses));
+    snprintf(test, sizeof test, "%s%u", r->decode ? "tg" : "pp", r->n);
+    printf("%-10s %8u %12.2f %12.2f %12.2f %9s\n", test, r->depth, r->median, r->least, r->most,
+           rate);
+}
+
+/* ---- the tests ------------------------------------------------------------------------------- */
+
+static uint32_t largest(const cli_list *list)
+{
+    uint32_t most = 0;
+    for (size_t i = 0; i < list->n; i++)
+        if (list->items[i] > most) most = list->items[i];
+    return most;
+}
+
+/* Random tokens that are no control tokens: those could end or restart the text. */
+static int make_filler(bench *b, size_t n)
+{
+    rl_model_info info;
+    rl_model_get_info(b->model, &info);
+    b->filler = malloc((n + 1) * sizeof *b->filler);
+    if (!b->filler) return cli_error("no memory for %zu tokens", n);
+    uint64_t state = b->call->globals.seed;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t token = 0;
+        for (int attempt = 0; attempt < 100; attempt++) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            token = (uint32_t)((state >> 33) % info.n_vocab);
+            if (!rl_token_is_control(b->model, token)) break;
+        }
+        b->filler[i] = token;
+    }
+    return -1;
+}
+
+static int run_rows(bench *b, const cli_list *lists[2], const cli_list *depths, uint32_t repeat)
+{
+    rl_error err = { "" };
+    double *rates = calloc(repeat, sizeof *rates);
+    if (!rates) return cli_error("no memory for %u runs", repeat);
+    bool json = b->call->globals.json;
+    int rc = -1;
+    b->total = (lists[0]->n + lists[1]->n) * depths->n * (repeat + 1);
+    if (!json) print_head(b);
+    for (size_t d = 0; rc < 0 && d < depths->n; d++) {
+        for (size_t k = 0; k < 2; k++) {
+            for (size_t i = 0; rc < 0 && i < lists[k]->n; i++) {
+                if (!lists[k]->items[i]) continue;
+                row r = { .decode = k == 1, .n = lists[k]->items[i], .depth = depths->items[d] };
+                rl_status status = run_row(b, &r, rates, repeat, &err);
+                cli_progress_clear();
+                if (status)
+                    rc = cli_error_of(status, &err);
+                else if (json)
+                    print_json(b, &r, repeat);
+                else
+                    print_row(&r);
+                if (rc < 0 && !cli_flush()) rc = CLI_FAILED;
+            }
+        }
+    }
+    free(rates);
+    return rc;
+}
+
+static int run(const cli_call *call)
+{
+    const options *o = call->options;
+    uint32_t default_prefill = 512, default_decode = 128, default_depth = 0;
+    bool given = o->prefill.items || o->decode.items;
+    cli_list prefill = o->prefill.items ? o->prefill : (cli_list){ &default_prefill, !given };
+    cli_list decode = o->decode.items ? o->decode : (cli_list){ &default_decode, !given };
+    cli_list depth = o->depth.items ? o->depth : (cli_list){ &default_depth, 1 };
+    uint32_t need =
+        largest(&prefill) > largest(&decode) + 1 ? largest(&prefill) : largest(&decode) + 1;
+    need += largest(&depth);
+    if (!largest(&prefill) && !largest(&decode))
+        return cli_usage_error(call->command, "there is nothing to measure: give -p or -n");
+    if (call->globals.n_ctx && call->globals.n_ctx < need)
+        return cli_usage_error(call->command, "these tests need a context of %u tokens, -c is %u",
+                               need, call->globals.n_ctx);
+    rl_error err = { "" };
+    bench b = { .call = call };
+    rl_model_info info;
+    int rc = cli_open_model(call, false, &b.model);
+    if (rc < 0) rc = cli_create_session(call, b.model, need, &b.session);
+    if (rc < 0) rc = make_filler(&b, need);
+    if (rc < 0) {
+        rl_model_get_info(b.model, &info);
+        rl_sampler_params greedy = { 0 };
+        rl_status status = rl_sampler_create(&b.sampler, &greedy, info.n_vocab, &err);
+        if (status) rc = cli_error_of(status, &err);
+    }
+    if (rc < 0) rc = run_rows(&b, (const cli_list *[]){ &prefill, &decode }, &depth, o->repeat);
+    free(b.filler);
+    rl_sampler_destroy(b.sampler);
+    rl_session_destroy(b.session);
+    rl_model_close(b.model);
+    return rc < 0 ? CLI_DONE : rc;
+}
+
+const cli_command cli_bench = {
+    .name = "bench",
+    .summary = "measures reading and writing speed",
+    .usage = "[-p N,N] [-n N,N] [-d N,N] [-r N] [options]",
+    .details = "Each row is prefill (pp) or decode (tg) at one depth; one run outside the clock,\n"
+               "then -r timed ones. Without -p and -n: pp512 and tg128. With --json one object\n"
+               "per row and line.\n",
+    .options = table,
+    .defaults = &defaults,
+    .options_bytes = sizeof(options),
+    .show = CLI_SHOW_ALL,
+    .run = run,
+};
