@@ -187,7 +187,8 @@ typedef struct rl_routed_outcome {
 typedef struct rl_routed_ops {
     /* Batch of one token. One queue submission; records nothing after the first token of a state. */
     rl_status (*submit)(rl_backend *be, const rl_batch *batch, rl_error *err);
-    /* One wait for what was submitted last. */
+    /* One wait for what was submitted last. Gates that are still closed then are opened with the
+     * rest of the token halted: that is how a gated token is abandoned. */
     rl_status (*wait)(rl_backend *be, rl_routed_outcome *out, rl_error *err);
     /* One submission: from the expert stage of `layer` on. The caller has made its choice resident. */
     rl_status (*resume)(rl_backend *be, uint32_t layer, rl_error *err);

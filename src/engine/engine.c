@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
+#include "engine/decode.h"
 #include "engine/experts.h"
 
 rl_status rl_engine_progress(rl_engine *e, const char *what, uint64_t done, uint64_t total,
@@ -28,9 +29,7 @@ void rl_engine_note(rl_engine *e, const char *format, ...)
 
 static rl_status open_backend(rl_engine *e, const rl_engine_params *params, rl_error *err)
 {
-    e->ops = rl_backend_find(params->backend);
-    if (!e->ops)
-        return rl_fail(err, RL_INVALID, "there is no backend named \"%s\"", params->backend);
+    e->ops = params->ops;
     rl_backend_params open = { .n_threads = params->n_threads,
                                .device = params->device,
                                .isa = params->isa,
@@ -55,7 +54,7 @@ rl_status rl_engine_open(rl_engine **out, const char *path, const rl_engine_para
                          rl_error *err)
 {
     _Static_assert((int)RL_MAX_EXPERTS_USED == (int)RL_MAX_EXPERTS_PER_TOKEN, "one limit");
-    RL_ASSERT(out && path && params);
+    RL_ASSERT(out && path && params && params->ops);
     *out = NULL;
     rl_engine *e = calloc(1, sizeof *e);
     if (!e) return rl_fail(err, RL_NOMEM, "%s: no memory to open it", path);
@@ -65,7 +64,13 @@ rl_status rl_engine_open(rl_engine **out, const char *path, const rl_engine_para
     e->context = params->context;
     e->n_batch = params->n_batch ? params->n_batch : RL_DEFAULT_BATCH;
 
-    rl_status status = rl_gguf_open(&e->file, path, err);
+    rl_speculative speculative = RL_SPECULATIVE_AUTO;
+    rl_status status = RL_OK;
+    if (params->speculative && !rl_speculative_parse(params->speculative, &speculative))
+        status = rl_fail(err, RL_INVALID,
+                         "RL_ENGINE_SPECULATIVE is \"%s\", not 0, restart, resume, gated or auto",
+                         params->speculative);
+    if (!status) status = rl_gguf_open(&e->file, path, err);
     if (!status) status = rl_config_read(&e->config, e->file, err);
     if (!status && e->config.n_ctx_train < e->n_batch) e->n_batch = e->config.n_ctx_train;
     if (!status) status = rl_weights_open(&e->tensors, e->file, &e->config, err);
@@ -74,6 +79,7 @@ rl_status rl_engine_open(rl_engine **out, const char *path, const rl_engine_para
     if (!status) status = e->ops->attach(e->be, &e->net, e->n_batch, err);
     if (!status) status = take_buffers(e, err);
     if (!status) status = rl_experts_create(&e->experts, e, params, err);
+    if (!status) status = rl_decoder_create(&e->decoder, e, speculative, err);
     if (status) {
         rl_engine_close(e);
         return status;
@@ -85,6 +91,7 @@ rl_status rl_engine_open(rl_engine **out, const char *path, const rl_engine_para
 void rl_engine_close(rl_engine *e)
 {
     if (!e) return;
+    rl_decoder_destroy(e->decoder);
     rl_experts_destroy(e->experts);
     if (e->be) e->ops->close(e->be);
     rl_engine_unload(e);

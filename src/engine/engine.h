@@ -19,7 +19,7 @@
 #include "model/weights.h"
 
 typedef struct rl_engine_params {
-    const char *backend; /* a name that rl_backend_find() knows                        */
+    const rl_backend_ops *ops; /* the backend                                        */
     const char *device;
     const char *isa;
     uint32_t n_threads;
@@ -27,6 +27,7 @@ typedef struct rl_engine_params {
     uint32_t n_batch;     /* 0: RL_DEFAULT_BATCH                                        */
     rl_io_mode io;
     bool no_prefetch, no_preload;
+    const char *speculative; /* RL_ENGINE_SPECULATIVE; NULL: auto                   */
     bool (*progress)(void *context, const char *what, uint64_t done, uint64_t total);
     void (*note)(void *context, const char *text);
     void *context;
@@ -35,6 +36,7 @@ typedef struct rl_engine_params {
 enum { RL_DEFAULT_BATCH = 512 };
 
 typedef struct rl_experts rl_experts; /* experts.h */
+typedef struct rl_decoder rl_decoder; /* decode.h */
 
 typedef struct rl_engine {
     rl_gguf *file;
@@ -48,6 +50,7 @@ typedef struct rl_engine {
     rl_backend_caps caps;
     rl_net net;
     rl_experts *experts; /* pool, cache, streaming */
+    rl_decoder *decoder; /* single tokens, the fastest way */
 
     uint32_t n_batch;
     uint32_t *ids;     /* [n_batch][K] the choice of the layer under way */

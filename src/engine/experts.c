@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
+#include "base/clock.h"
 
 enum { MATRIX_ALIGN = 256, PIECE = 1 << 20 };
 
@@ -25,6 +26,10 @@ struct rl_experts {
     uint32_t *assign;        /* [n_batch K] storage behind all groups */
     uint32_t *starts;        /* [n_expert + 1] */
     uint8_t *piece;          /* [PIECE] */
+
+    rl_slot held[RL_MAX_EXPERTS_USED]; /* by rl_experts_load() */
+    uint32_t n_held;
+    uint64_t load_ns; /* spent in reading and waiting for it */
 };
 
 rl_expert_layout rl_experts_layout(const rl_weights *weights, uint32_t layer)
@@ -239,8 +244,7 @@ static bool is_resident(const rl_experts *x, uint32_t w)
     return x->answers[w].outcome == RL_RESERVE_HIT;
 }
 
-/* Computes every expert that is in memory and not done yet, and lets go of it. A device may still
- * be reading the slots then: it is drained before anybody gets a slot to fill. */
+/* Computes every expert that is in memory and not done yet. */
 static rl_status compute_resident(rl_experts *x, rl_error *err)
 {
     rl_engine *e = x->engine;
@@ -251,32 +255,47 @@ static rl_status compute_resident(rl_experts *x, rl_error *err)
     rl_status status = e->ops->moe_experts(e->be, x->layer, x->ready, n, err);
     if (status) return status;
     for (uint32_t w = 0; w < x->n_wanted; w++)
-        if (!x->computed[w] && is_resident(x, w)) {
-            x->computed[w] = true;
-            rl_cache_release(x->cache, x->answers[w].slot, RL_RELEASE_USED);
-        }
+        if (is_resident(x, w)) x->computed[w] = true;
     return RL_OK;
 }
 
-/* Gives back what is still held after a failure. */
-static void let_go(rl_experts *x)
+/* Ends every reservation of the layer, in the order of the ids: that order, not the order of
+ * arrival, is what the LRU list sees. Loads that never ended are given up. */
+static void release_all(rl_experts *x)
 {
     for (uint32_t w = 0; w < x->n_wanted; w++) {
-        if (x->computed[w]) continue;
         if (is_resident(x, w)) rl_cache_release(x->cache, x->answers[w].slot, RL_RELEASE_USED);
         if (x->answers[w].outcome == RL_RESERVE_MISS) rl_cache_abort(x->cache, x->answers[w].slot);
+        x->answers[w].outcome = RL_RESERVE_BUSY; /* holds nothing */
     }
 }
 
 static rl_status read_missing(rl_experts *x, rl_error *err)
 {
-    for (uint32_t w = 0; w < x->n_wanted; w++) {
-        if (x->computed[w] || x->answers[w].outcome != RL_RESERVE_MISS) continue;
-        rl_status status = read_expert(x, x->layer, x->ids[w], x->answers[w].slot, err);
-        if (status) return status;
+    uint64_t start = rl_clock_ns();
+    rl_status status = RL_OK;
+    for (uint32_t w = 0; w < x->n_wanted && !status; w++) {
+        if (x->answers[w].outcome != RL_RESERVE_MISS) continue;
+        status = read_expert(x, x->layer, x->ids[w], x->answers[w].slot, err);
+        if (status) break;
         rl_cache_commit(x->cache, x->answers[w].slot);
         x->answers[w].outcome = RL_RESERVE_HIT;
     }
+    x->load_ns += rl_clock_ns() - start;
+    return status;
+}
+
+/* More experts than slots: lets go of what is computed, and asks for what found no slot. A device
+ * may still be reading the old ones: it is drained first. */
+static rl_status next_wave(rl_experts *x, rl_error *err)
+{
+    rl_engine *e = x->engine;
+    rl_status status = e->ops->drain ? e->ops->drain(e->be, err) : RL_OK;
+    if (status) return status;
+    release_all(x);
+    for (uint32_t w = 0; w < x->n_wanted; w++)
+        if (!x->computed[w])
+            rl_cache_reserve(x->cache, (rl_expert_key){ x->layer, x->ids[w] }, &x->answers[w]);
     return RL_OK;
 }
 
@@ -287,18 +306,6 @@ static bool all_computed(const rl_experts *x)
     return true;
 }
 
-/* Asks again for those that found every slot of their class in use; some have been released. */
-static rl_status reserve_again(rl_experts *x, rl_error *err)
-{
-    rl_engine *e = x->engine;
-    rl_status status = e->ops->drain && !all_computed(x) ? e->ops->drain(e->be, err) : RL_OK;
-    if (status) return status;
-    for (uint32_t w = 0; w < x->n_wanted; w++)
-        if (x->answers[w].outcome == RL_RESERVE_BUSY)
-            rl_cache_reserve(x->cache, (rl_expert_key){ x->layer, x->ids[w] }, &x->answers[w]);
-    return RL_OK;
-}
-
 rl_status rl_experts_run(rl_experts *x, uint32_t layer, const uint32_t *ids, uint32_t n_tokens,
                          rl_error *err)
 {
@@ -306,14 +313,55 @@ rl_status rl_experts_run(rl_experts *x, uint32_t layer, const uint32_t *ids, uin
     plan_groups(x, layer, ids, n_tokens);
     rl_cache_reserve_layer(x->cache, layer, x->ids, x->n_wanted, x->answers);
     rl_status status = e->ops->moe_shared(e->be, layer, err);
-    while (!status && !all_computed(x)) {
-        status = compute_resident(x, err);
+    for (;;) {
+        if (!status) status = compute_resident(x, err);
         if (!status) status = read_missing(x, err);
         if (!status) status = compute_resident(x, err);
-        if (!status) status = reserve_again(x, err);
+        if (status || all_computed(x)) break;
+        status = next_wave(x, err);
     }
-    if (status) let_go(x);
+    release_all(x);
     return status;
+}
+
+/* ---- for the routed steps -------------------------------------------------------------------- */
+
+rl_status rl_experts_load(rl_experts *x, uint32_t layer, const uint32_t *ids, rl_error *err)
+{
+    plan_groups(x, layer, ids, 1);
+    RL_ASSERT(!x->n_held);
+    uint32_t busy = rl_cache_reserve_layer(x->cache, layer, x->ids, x->n_wanted, x->answers);
+    RL_ASSERT(!busy); /* every pool has room for one layer of one token */
+    rl_status status = read_missing(x, err);
+    if (status) {
+        release_all(x);
+        return status;
+    }
+    for (uint32_t w = 0; w < x->n_wanted; w++)
+        x->held[w] = x->answers[w].slot;
+    x->n_held = x->n_wanted;
+    return RL_OK;
+}
+
+void rl_experts_unload(rl_experts *x)
+{
+    for (uint32_t i = 0; i < x->n_held; i++)
+        rl_cache_release(x->cache, x->held[i], RL_RELEASE_USED);
+    x->n_held = 0;
+}
+
+void rl_experts_touch(rl_experts *x, uint32_t layer, const uint32_t *ids)
+{
+    plan_groups(x, layer, ids, 1);
+    for (uint32_t w = 0; w < x->n_wanted; w++) {
+        bool resident = rl_cache_touch(x->cache, (rl_expert_key){ layer, x->ids[w] });
+        RL_ASSERT(resident);
+    }
+}
+
+uint64_t rl_experts_load_ns(const rl_experts *x)
+{
+    return x->load_ns;
 }
 
 void rl_experts_begin(rl_experts *x, uint32_t n_tokens)

@@ -34,6 +34,18 @@ void rl_experts_end(rl_experts *experts);
 RL_MUST_CHECK rl_status rl_experts_run(rl_experts *experts, uint32_t layer, const uint32_t *ids,
                                        uint32_t n_tokens, rl_error *err);
 
+/* For a routed token: makes the choice ids [K] of one layer resident and holds it until unload, one
+ * layer at a time. On failure nothing is held. */
+RL_MUST_CHECK rl_status rl_experts_load(rl_experts *experts, uint32_t layer, const uint32_t *ids,
+                                        rl_error *err);
+void rl_experts_unload(rl_experts *experts); /* fine when nothing is held */
+
+/* For a routed token: these experts [K] were used without asking, and count as used now. */
+void rl_experts_touch(rl_experts *experts, uint32_t layer, const uint32_t *ids);
+
+/* Time spent reading experts and waiting for them, since create. */
+uint64_t rl_experts_load_ns(const rl_experts *experts);
+
 const rl_cache_plan *rl_experts_plan(const rl_experts *experts);
 rl_cache *rl_experts_cache(rl_experts *experts);
 

@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "engine/decode.h"
 
 enum { DEFAULT_CONTEXT = 4096 };
 
@@ -127,7 +128,8 @@ static rl_status feed_batch(rl_session *s, const uint32_t *tokens, uint32_t n, b
         .hooks = hooks,
     };
     uint64_t start = rl_clock_ns();
-    rl_status status = rl_forward_run(e, &forward, err);
+    rl_status status = n == 1 && !hooks ? rl_decoder_run(e->decoder, &forward, err)
+                                        : rl_forward_run(e, &forward, err);
     if (status) return status;
     e->ops->state_commit(e->be, s->state);
     memcpy(s->tokens + s->position, tokens, n * sizeof *tokens);

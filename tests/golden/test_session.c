@@ -168,7 +168,9 @@ static void check_pool_sizes(const char *backend)
         close_fixture(&f);
     }
     rl_engine *engine = NULL;
-    rl_engine_params params = { .backend = backend, .n_threads = 1, .cache_bytes = minimum - 1 };
+    rl_engine_params params = { .ops = rl_backend_find(backend),
+                                .n_threads = 1,
+                                .cache_bytes = minimum - 1 };
     assert_int_equal(rl_engine_open(&engine, setup.model, &params, &err), RL_INVALID);
     assert_non_null(strstr(err.text, "MiB"));
     free(prefill);

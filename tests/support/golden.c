@@ -7,7 +7,8 @@ void golden_open(const golden_setup *setup, uint32_t n_ctx, rl_engine **engine,
                  rl_session **session)
 {
     rl_error err = { "" };
-    rl_engine_params params = { .backend = setup->backend,
+    rl_engine_params params = { .ops = setup->ops ? setup->ops : rl_backend_find(setup->backend),
+                                .speculative = setup->speculative,
                                 .isa = setup->isa,
                                 .n_threads = setup->n_threads ? setup->n_threads : 2,
                                 .n_batch = setup->n_batch,

@@ -13,6 +13,8 @@ typedef struct golden_setup {
     const char *model;  /* path of the .gguf */
     const char *expect; /* path of its numbers without ".expect.*" */
     const char *backend, *isa;
+    const rl_backend_ops *ops; /* instead of the backend's name */
+    const char *speculative;
     uint32_t n_threads, n_batch; /* 0: 2 and the default */
     uint64_t cache_bytes;        /* 0: everything resident */
     bool kv_f16;                 /* default f32 */

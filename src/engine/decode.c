@@ -1,0 +1,252 @@
+/* decode.c - the ways to decode a token, and the choice between them.
+ *
+ * Policy (auto). When every expert has a slot, a token can miss only until all are loaded, and
+ * RESUME is best from the first token on. Otherwise every way pays the same for reading experts,
+ * so ways are compared by what else they cost: wall time less the time spent loading, a moving
+ * average per way. Each way is tried a few times at the start; later the cheapest is taken, and one
+ * token in EXPLORE_EVERY goes to another way whose average is near enough to be worth looking at,
+ * which bounds what exploring can cost to well under one percent. */
+#include "engine/decode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/experts.h"
+
+enum { TRIALS = 3, EXPLORE_EVERY = 128 };
+#define EXPLORE_WITHIN 1.5  /* times the best average */
+#define AVERAGE_WEIGHT 0.15 /* of the newest token    */
+
+typedef struct way_cost {
+    uint64_t tokens;
+    double average_ns; /* own cost: without loading */
+} way_cost;
+
+struct rl_decoder {
+    rl_engine *engine;
+    rl_speculative mode;
+    bool available[RL_N_PATHS];
+    way_cost costs[RL_N_PATHS];
+    uint64_t tokens;
+    rl_decode_counts counts;
+    uint32_t *choices;  /* [n_layer][K] of the token under way */
+    uint32_t n_touched; /* layers whose experts have their place in the LRU order */
+};
+
+bool rl_speculative_parse(const char *text, rl_speculative *out)
+{
+    static const struct {
+        const char *word;
+        rl_speculative mode;
+    } words[] = { { "auto", RL_SPECULATIVE_AUTO },
+                  { "0", RL_SPECULATIVE_OFF },
+                  { "restart", RL_SPECULATIVE_RESTART },
+                  { "resume", RL_SPECULATIVE_RESUME },
+                  { "gated", RL_SPECULATIVE_GATED } };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (!strcmp(text, words[i].word)) {
+            *out = words[i].mode;
+            return true;
+        }
+    return false;
+}
+
+rl_status rl_decoder_create(rl_decoder **out, rl_engine *engine, rl_speculative mode, rl_error *err)
+{
+    const rl_routed_ops *routed = engine->ops->routed;
+    const rl_shape *s = &engine->net.shape;
+    *out = NULL;
+    if ((mode == RL_SPECULATIVE_RESTART || mode == RL_SPECULATIVE_RESUME) && !routed)
+        return rl_fail(err, RL_UNSUPPORTED,
+                       "RL_ENGINE_SPECULATIVE: the %s backend has no routed step",
+                       engine->ops->name);
+    if (mode == RL_SPECULATIVE_GATED && !(routed && routed->submit_gated))
+        return rl_fail(err, RL_UNSUPPORTED,
+                       "RL_ENGINE_SPECULATIVE: the %s backend has no gated step on this device",
+                       engine->ops->name);
+    rl_decoder *d = calloc(1, sizeof *d);
+    if (d) d->choices = calloc((size_t)s->n_layer * s->n_expert_used, sizeof *d->choices);
+    if (!d || !d->choices) {
+        rl_decoder_destroy(d);
+        return rl_fail(err, RL_NOMEM, "no memory for the decoder");
+    }
+    d->engine = engine;
+    d->mode = mode;
+    d->available[RL_PATH_SYNC] = true;
+    d->available[RL_PATH_RESTART] = d->available[RL_PATH_RESUME] = routed != NULL;
+    d->available[RL_PATH_GATED] = routed && routed->submit_gated;
+    *out = d;
+    return RL_OK;
+}
+
+void rl_decoder_destroy(rl_decoder *d)
+{
+    if (!d) return;
+    free(d->choices);
+    free(d);
+}
+
+rl_decode_counts rl_decoder_counts(const rl_decoder *d)
+{
+    return d->counts;
+}
+
+/* ---- the choice ------------------------------------------------------------------------------ */
+
+static rl_decode_path cheapest(const rl_decoder *d)
+{
+    rl_decode_path best = RL_PATH_SYNC;
+    for (rl_decode_path p = 0; p < RL_N_PATHS; p++)
+        if (d->available[p] && d->costs[p].average_ns < d->costs[best].average_ns) best = p;
+    return best;
+}
+
+static rl_decode_path choose(const rl_decoder *d)
+{
+    switch (d->mode) {
+    case RL_SPECULATIVE_OFF: return RL_PATH_SYNC;
+    case RL_SPECULATIVE_RESTART: return RL_PATH_RESTART;
+    case RL_SPECULATIVE_RESUME: return RL_PATH_RESUME;
+    case RL_SPECULATIVE_GATED: return RL_PATH_GATED;
+    case RL_SPECULATIVE_AUTO: break;
+    }
+    if (!d->available[RL_PATH_RESUME]) return RL_PATH_SYNC;
+    if (rl_experts_plan(d->engine->experts)->full) return RL_PATH_RESUME;
+    for (rl_decode_path p = 0; p < RL_N_PATHS; p++)
+        if (d->available[p] && d->costs[p].tokens < TRIALS) return p;
+    rl_decode_path best = cheapest(d);
+    if (d->tokens % EXPLORE_EVERY == 0) {
+        rl_decode_path other = (rl_decode_path)(d->tokens / EXPLORE_EVERY % RL_N_PATHS);
+        if (d->available[other] &&
+            d->costs[other].average_ns <= EXPLORE_WITHIN * d->costs[best].average_ns)
+            return other;
+    }
+    return best;
+}
+
+static void learn(rl_decoder *d, rl_decode_path path, uint64_t own_ns)
+{
+    way_cost *c = &d->costs[path];
+    /* The first token of a way pays for recording and warming up. */
+    c->average_ns =
+        c->tokens < 2 ? (double)own_ns : c->average_ns + AVERAGE_WEIGHT * (own_ns - c->average_ns);
+    c->tokens++;
+}
+
+/* ---- the ways -------------------------------------------------------------------------------- */
+
+/* Gives the experts of the layers before `layer` the place in the LRU order that the synchronous
+ * step would have given them by now. */
+static void touch_until(rl_decoder *d, uint32_t layer)
+{
+    rl_engine *e = d->engine;
+    uint32_t k = e->net.shape.n_expert_used;
+    e->ops->routed->read_choices(e->be, d->choices);
+    for (; d->n_touched < layer; d->n_touched++)
+        rl_experts_touch(e->experts, d->n_touched, d->choices + (size_t)d->n_touched * k);
+}
+
+static rl_status finish(rl_decoder *d, const rl_forward *f, rl_error *err)
+{
+    rl_engine *e = d->engine;
+    touch_until(d, e->net.shape.n_layer);
+    if (f->first_logits >= f->batch.n) return RL_OK;
+    uint32_t best;
+    rl_status status = e->ops->routed->read_logits(e->be, e->logit_rows, &best, err);
+    if (!status && !f->each(f->context, 0, e->logit_rows))
+        status = rl_fail(err, RL_INTERRUPTED, "stopped by the caller");
+    return status;
+}
+
+/* RESUME, and RESTART until its first miss: then *missed says so and the token is to be forgotten. */
+static rl_status run_routed(rl_decoder *d, const rl_forward *f, bool restart, bool *missed,
+                            rl_error *err)
+{
+    rl_engine *e = d->engine;
+    const rl_routed_ops *routed = e->ops->routed;
+    rl_routed_outcome outcome;
+    uint64_t resumes = 0;
+    rl_status status = routed->submit(e->be, &f->batch, err);
+    while (!status) {
+        status = routed->wait(e->be, &outcome, err);
+        if (status || outcome.complete) break;
+        if (restart) {
+            *missed = true;
+            d->counts.restarted++;
+            return RL_OK;
+        }
+        touch_until(d, outcome.layer);
+        d->n_touched = outcome.layer + 1; /* this layer gets its place by being loaded */
+        status = rl_experts_load(e->experts, outcome.layer, outcome.ids, err);
+        if (status) break;
+        status = routed->resume(e->be, outcome.layer, err);
+        rl_experts_unload(e->experts);
+        resumes++;
+    }
+    if (!status) status = finish(d, f, err);
+    if (status) return status;
+    d->counts.resumes += resumes;
+    if (resumes)
+        d->counts.resumed++;
+    else
+        d->counts.routed++;
+    return RL_OK;
+}
+
+/* The device runs ahead up to the gate of a layer; the host reads its choice and loads. The experts
+ * of a layer stay pinned until the choice of the next one is there: then nothing reads them. */
+static rl_status run_gated(rl_decoder *d, const rl_forward *f, rl_error *err)
+{
+    rl_engine *e = d->engine;
+    const rl_routed_ops *routed = e->ops->routed;
+    uint32_t n_layer = e->net.shape.n_layer, ids[RL_MAX_EXPERTS_USED];
+    rl_status status = routed->submit_gated(e->be, &f->batch, err);
+    if (status) return status;
+    rl_status loaded = RL_OK;
+    for (uint32_t layer = 0; layer < n_layer && !loaded; layer++) {
+        loaded = routed->await_choice(e->be, layer, ids, err);
+        rl_experts_unload(e->experts);
+        if (!loaded) loaded = rl_experts_load(e->experts, layer, ids, err);
+        if (!loaded) loaded = routed->open_gate(e->be, layer, err);
+    }
+    /* After a failure the device still waits at its gates: wait() opens them halted. */
+    rl_routed_outcome outcome;
+    status = routed->wait(e->be, &outcome, loaded ? NULL : err);
+    rl_experts_unload(e->experts);
+    if (loaded || status) return loaded ? loaded : status;
+    d->n_touched = n_layer;
+    d->counts.gated++;
+    return finish(d, f, err);
+}
+
+static rl_status run_sync(rl_decoder *d, const rl_forward *f, rl_error *err)
+{
+    rl_status status = rl_forward_run(d->engine, f, err);
+    if (!status) d->counts.sync++;
+    return status;
+}
+
+rl_status rl_decoder_run(rl_decoder *d, const rl_forward *f, rl_error *err)
+{
+    rl_engine *e = d->engine;
+    rl_decode_path path = choose(d);
+    bool missed = false;
+    rl_status status;
+    uint64_t start = rl_clock_ns(), load_start = rl_experts_load_ns(e->experts);
+    d->n_touched = 0;
+    if (path == RL_PATH_SYNC) {
+        status = run_sync(d, f, err);
+    } else {
+        rl_experts_begin(e->experts, 1);
+        status = path == RL_PATH_GATED ? run_gated(d, f, err)
+                                       : run_routed(d, f, path == RL_PATH_RESTART, &missed, err);
+        rl_experts_end(e->experts);
+        if (!status && missed) status = run_sync(d, f, err);
+    }
+    if (status) return status;
+    uint64_t loading = rl_experts_load_ns(e->experts) - load_start, all = rl_clock_ns() - start;
+    learn(d, path, all > loading ? all - loading : 0);
+    d->tokens++;
+    return RL_OK;
+}

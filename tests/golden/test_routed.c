@@ -1,0 +1,269 @@
+/* test_routed.c - the decoder's ways give the same bits, leave the same cache, and survive misses
+ * and failed loads at any layer. On a host emulation of the routed step: the engine's side alone. */
+#include "support/golden.h"
+
+#include <unistd.h>
+
+#include "engine/decode.h"
+#include "support/fake_routed.h"
+
+enum { PROMPT = 20, TOKENS = 40 };
+
+typedef struct run {
+    rl_engine *engine;
+    rl_session *session;
+    float logits[TOKENS][512];
+    uint32_t tokens[TOKENS];
+} run;
+
+static golden_setup setup_for(const char *way)
+{
+    return (golden_setup){ .model = rl_test_fixture("models/tiny-s-Q8_0.gguf"),
+                           .backend = "fake-routed",
+                           .ops = fake_routed_ops(),
+                           .speculative = way };
+}
+
+static void open_run(run *r, const golden_setup *setup)
+{
+    rl_error err = { "" };
+    uint32_t prompt[PROMPT];
+    golden_open(setup, 256, &r->engine, &r->session);
+    assert_int_equal(r->engine->net.shape.n_vocab, 512);
+    for (uint32_t i = 0; i < PROMPT; i++)
+        prompt[i] = 7 * i % 500;
+    assert_ok(rl_session_feed(r->session, prompt, PROMPT, &err));
+}
+
+static void close_run(run *r)
+{
+    rl_session_destroy(r->session);
+    rl_engine_close(r->engine);
+}
+
+static uint32_t next_token(const run *r)
+{
+    const float *logits = rl_session_logits(r->session);
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < 512; i++)
+        if (logits[i] > logits[best]) best = i;
+    return best;
+}
+
+static void decode_one(run *r, uint32_t i)
+{
+    rl_error err = { "" };
+    r->tokens[i] = next_token(r);
+    assert_ok(rl_session_feed(r->session, &r->tokens[i], 1, &err));
+    memcpy(r->logits[i], rl_session_logits(r->session), sizeof r->logits[i]);
+}
+
+static void decode_all(run *r)
+{
+    for (uint32_t i = 0; i < TOKENS; i++)
+        decode_one(r, i);
+}
+
+/* Evicts everything it can, one after the other: the order of leaving is the LRU order. */
+static void assert_same_cache(run *a, run *b)
+{
+    rl_cache *ca = rl_experts_cache(a->engine->experts), *cb = rl_experts_cache(b->engine->experts);
+    rl_cache_figures fa = rl_cache_get_figures(ca, RL_CACHE_DECODE);
+    rl_cache_figures fb = rl_cache_get_figures(cb, RL_CACHE_DECODE);
+    assert_int_equal(fa.hits, fb.hits);
+    assert_int_equal(fa.misses, fb.misses);
+    rl_cache_check(ca);
+    rl_cache_check(cb);
+    for (uint32_t layer = 0; layer < rl_cache_n_layer(ca); layer++)
+        for (uint32_t e = 0; e < rl_cache_n_expert(ca); e++) {
+            rl_expert_key key = { layer, e };
+            assert_int_equal(rl_slot_is_none(rl_cache_find(ca, key)),
+                             rl_slot_is_none(rl_cache_find(cb, key)));
+        }
+}
+
+/* Stands against: a way that computes something else, or leaves another LRU order behind (which
+ * would show in the next tokens' hits and misses). */
+static void check_way(const char *way)
+{
+    static run sync, other;
+    golden_setup setup = setup_for("0");
+    open_run(&sync, &setup);
+    uint64_t minimum = rl_experts_plan(sync.engine->experts)->minimum_bytes;
+    uint64_t full = rl_experts_plan(sync.engine->experts)->full_bytes;
+    close_run(&sync);
+    const uint64_t sizes[] = { minimum, 2 * minimum, full / 2, full };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        setup = setup_for("0");
+        setup.cache_bytes = sizes[i];
+        open_run(&sync, &setup);
+        decode_all(&sync);
+        setup.speculative = way;
+        open_run(&other, &setup);
+        decode_all(&other);
+        assert_memory_equal(sync.tokens, other.tokens, sizeof sync.tokens);
+        assert_memory_equal(sync.logits, other.logits, sizeof sync.logits);
+        if (strcmp(way, "restart")) assert_same_cache(&sync, &other);
+        rl_decode_counts c = rl_decoder_counts(other.engine->decoder);
+        printf(
+            "%s, %llu bytes: routed %llu, resumed %llu (%llu loads), restarted %llu, gated %llu, "
+            "sync %llu\n",
+            way, (unsigned long long)sizes[i], (unsigned long long)c.routed,
+            (unsigned long long)c.resumed, (unsigned long long)c.resumes,
+            (unsigned long long)c.restarted, (unsigned long long)c.gated,
+            (unsigned long long)c.sync);
+        assert_int_equal(c.routed + c.resumed + c.gated + c.sync, TOKENS);
+        close_run(&sync);
+        close_run(&other);
+    }
+}
+
+#define WAY(name, text)                                                                            \
+    static void routed_##name(void **state)                                                        \
+    {                                                                                              \
+        (void)state;                                                                               \
+        check_way(text);                                                                           \
+    }
+WAY(restart, "restart")
+WAY(resume, "resume")
+WAY(gated, "gated")
+WAY(auto, "auto")
+
+/* What the router of the token at `i` chose, from an undisturbed run. */
+static void record_choices(uint32_t choices[TOKENS][4][4])
+{
+    static run r;
+    golden_setup setup = setup_for("resume");
+    open_run(&r, &setup);
+    for (uint32_t i = 0; i < TOKENS; i++) {
+        decode_one(&r, i);
+        r.engine->ops->routed->read_choices(r.engine->be, choices[i][0]);
+    }
+    close_run(&r);
+}
+
+/* A miss at every layer in turn, then at several layers of one token.
+ * Stands against: a resume that starts at the wrong stage, or loads once too often. */
+static void routed_misses_at_every_layer(void **state)
+{
+    (void)state;
+    static run clean, disturbed;
+    static uint32_t choices[TOKENS][4][4];
+    golden_setup setup = setup_for("resume");
+    record_choices(choices);
+    open_run(&clean, &setup);
+    decode_all(&clean);
+    close_run(&clean);
+    open_run(&disturbed, &setup);
+    uint64_t expected = rl_decoder_counts(disturbed.engine->decoder).resumes;
+    for (uint32_t i = 0; i < TOKENS; i++) {
+        if (i == TOKENS / 2) expected = rl_decoder_counts(disturbed.engine->decoder).resumes;
+        uint32_t layers = i < TOKENS / 2 ? 0 : i % 16; /* a set of layers, later on */
+        for (uint32_t layer = 0; layer < 4; layer++)
+            if (layers >> layer & 1) {
+                rl_expert_key key = { layer, choices[i][layer][i % 4] };
+                assert_true(rl_cache_evict(rl_experts_cache(disturbed.engine->experts), key));
+                expected++;
+            }
+        decode_one(&disturbed, i);
+        if (i >= TOKENS / 2)
+            assert_int_equal(rl_decoder_counts(disturbed.engine->decoder).resumes, expected);
+    }
+    assert_memory_equal(clean.tokens, disturbed.tokens, sizeof clean.tokens);
+    assert_memory_equal(clean.logits, disturbed.logits, sizeof clean.logits);
+    close_run(&disturbed);
+}
+
+/* A load that fails in mid-token: the token has never been, and a retry gives the right one. */
+static void check_failed_load(const char *way)
+{
+    static run clean, r;
+    rl_error err = { "" };
+    golden_setup setup = setup_for("0");
+    open_run(&clean, &setup);
+    decode_all(&clean);
+    uint64_t pool = rl_experts_plan(clean.engine->experts)->minimum_bytes * 2;
+    close_run(&clean);
+
+    size_t bytes;
+    char *file = rl_test_read(setup.model, &bytes);
+    const char *copy = rl_test_scratch("routed-%s.gguf", way);
+    FILE *out = fopen(copy, "wb");
+    assert_int_equal(fwrite(file, 1, bytes, out), bytes);
+    fclose(out);
+    setup.model = copy;
+    setup.speculative = way;
+    setup.cache_bytes = pool;
+    open_run(&r, &setup);
+    uint32_t failures = 0;
+    for (uint32_t i = 0; i < TOKENS; i++) {
+        uint32_t token = next_token(&r), position = rl_session_position(r.session);
+        assert_int_equal(truncate(copy, (off_t)(bytes / 2 + (i * 997) % (bytes / 2))), 0);
+        rl_status status = rl_session_feed(r.session, &token, 1, &err);
+        out = fopen(copy, "r+b");
+        assert_int_equal(fwrite(file, 1, bytes, out), bytes);
+        fclose(out);
+        if (status) {
+            failures++;
+            assert_int_equal(status, RL_IO);
+            assert_non_null(strstr(err.text, copy));
+            assert_int_equal(rl_session_position(r.session), position);
+            rl_cache *cache = rl_experts_cache(r.engine->experts);
+            rl_cache_check(cache);
+            assert_int_equal(rl_cache_count(cache, RL_CACHE_NONE).pinned, 0);
+            assert_int_equal(rl_cache_count(cache, RL_CACHE_NONE).loading, 0);
+            decode_one(&r, i);
+        } else {
+            r.tokens[i] = token;
+            memcpy(r.logits[i], rl_session_logits(r.session), sizeof r.logits[i]);
+        }
+    }
+    printf("%s: %u of %u tokens failed once\n", way, failures, TOKENS);
+    assert_true(failures > TOKENS / 4);
+    assert_memory_equal(clean.tokens, r.tokens, sizeof clean.tokens);
+    assert_memory_equal(clean.logits, r.logits, sizeof clean.logits);
+    close_run(&r);
+    free(file);
+}
+
+#define FAILED_LOAD(name, text)                                                                    \
+    static void routed_failed_load_##name(void **state)                                            \
+    {                                                                                              \
+        (void)state;                                                                               \
+        check_failed_load(text);                                                                   \
+    }
+FAILED_LOAD(sync, "0")
+FAILED_LOAD(restart, "restart")
+FAILED_LOAD(resume, "resume")
+FAILED_LOAD(gated, "gated")
+
+/* Everything resident: one submission and one wait per token. */
+static void routed_one_submission_per_token(void **state)
+{
+    (void)state;
+    static run r;
+    golden_setup setup = setup_for("auto");
+    open_run(&r, &setup);
+    decode_all(&r); /* loads what this text needs */
+    rl_error err = { "" };
+    uint32_t position = rl_session_position(r.session);
+    rl_backend_counters before, after;
+    rl_decode_counts counts = rl_decoder_counts(r.engine->decoder);
+    r.engine->ops->get_counters(r.engine->be, &before);
+    uint32_t token = r.tokens[TOKENS - 1];
+    for (uint32_t i = 0; i < 30; i++)
+        assert_ok(rl_session_feed(r.session, &token, 1, &err));
+    r.engine->ops->get_counters(r.engine->be, &after);
+    rl_decode_counts now = rl_decoder_counts(r.engine->decoder);
+    assert_int_equal(rl_session_position(r.session), position + 30);
+    assert_int_equal(after.submissions - before.submissions, 30 + (now.resumes - counts.resumes));
+    assert_int_equal(after.waits - before.waits, after.submissions - before.submissions);
+    assert_true(now.routed - counts.routed >= 20);
+    close_run(&r);
+}
+
+RL_TEST_MAIN(RL_TEST(routed, restart), RL_TEST(routed, resume), RL_TEST(routed, gated),
+             RL_TEST(routed, auto), RL_TEST(routed, misses_at_every_layer),
+             RL_TEST(routed, failed_load_sync), RL_TEST(routed, failed_load_restart),
+             RL_TEST(routed, failed_load_resume), RL_TEST(routed, failed_load_gated),
+             RL_TEST(routed, one_submission_per_token))

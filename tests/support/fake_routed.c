@@ -1,0 +1,160 @@
+/* fake_routed.c - tests/support/fake_routed.h. */
+#include "support/fake_routed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/oracle/oracle.h"
+#include "base/assert.h"
+
+enum { MAX_LAYERS = 64 };
+
+static struct {
+    rl_batch batch;
+    uint32_t token;
+    uint32_t choices[MAX_LAYERS][RL_MAX_EXPERTS_USED];
+    uint32_t next; /* the layer whose experts run next; its choice is published */
+    bool halted;
+    float *logits;
+} now;
+
+static rl_status to_route(rl_backend *be, uint32_t layer, rl_error *err)
+{
+    const rl_backend_ops *o = &rl_backend_oracle;
+    bool recurrent = ((oracle *)be)->net->layers[layer].recurrent;
+    rl_status status = recurrent ? o->delta_in(be, layer, err) : o->attn_in(be, layer, err);
+    if (!status) status = recurrent ? o->delta_step(be, layer, err) : o->attn_step(be, layer, err);
+    if (!status) status = o->mix_out(be, layer, err);
+    if (!status) status = o->moe_in(be, layer, err);
+    if (!status) status = o->route(be, layer, NULL, now.choices[layer], err);
+    now.next = layer;
+    return status;
+}
+
+/* Segment layer + 1: the experts, then on to the next choice or to the head. */
+static rl_status segment(rl_backend *be, uint32_t layer, rl_error *err)
+{
+    const rl_backend_ops *o = &rl_backend_oracle;
+    const rl_shape *s = &((oracle *)be)->net->shape;
+    uint32_t ranks[RL_MAX_EXPERTS_USED];
+    rl_expert_group groups[RL_MAX_EXPERTS_USED];
+    for (uint32_t i = 0; i < s->n_expert_used; i++) {
+        ranks[i] = i;
+        groups[i] =
+            (rl_expert_group){ .expert = now.choices[layer][i], .n = 1, .assign = &ranks[i] };
+    }
+    rl_status status = o->moe_shared(be, layer, err);
+    if (!status) status = o->moe_experts(be, layer, groups, s->n_expert_used, err);
+    if (!status) status = o->moe_out(be, layer, err);
+    if (status) return status;
+    if (layer + 1 < s->n_layer) return to_route(be, layer + 1, err);
+    now.next = s->n_layer;
+    return o->head(be, 0, 1, now.logits, err);
+}
+
+static bool resident(rl_backend *be, uint32_t layer)
+{
+    const oracle *o = (oracle *)be;
+    for (uint32_t i = 0; i < o->net->shape.n_expert_used; i++)
+        if (!o->residency[(size_t)layer * o->net->shape.n_expert + now.choices[layer][i]])
+            return false;
+    return true;
+}
+
+static rl_status run_until_absent(rl_backend *be, rl_error *err)
+{
+    rl_status status = RL_OK;
+    while (!status && now.next < ((oracle *)be)->net->shape.n_layer && resident(be, now.next))
+        status = segment(be, now.next, err);
+    return status;
+}
+
+static rl_status start(rl_backend *be, const rl_batch *batch, rl_error *err)
+{
+    oracle *o = (oracle *)be;
+    RL_ASSERT(batch->n == 1 && o->net->shape.n_layer <= MAX_LAYERS);
+    now.batch = *batch;
+    now.token = batch->tokens[0];
+    now.batch.tokens = &now.token;
+    free(now.logits);
+    now.logits = calloc(o->net->shape.n_vocab, sizeof *now.logits);
+    o->counters.submissions++;
+    rl_status status = rl_backend_oracle.begin(be, &now.batch, err);
+    if (!status) status = rl_backend_oracle.embed(be, err);
+    return status ? status : to_route(be, 0, err);
+}
+
+static rl_status fake_submit(rl_backend *be, const rl_batch *batch, rl_error *err)
+{
+    rl_status status = start(be, batch, err);
+    return status ? status : run_until_absent(be, err);
+}
+
+static rl_status fake_wait(rl_backend *be, rl_routed_outcome *out, rl_error *err)
+{
+    (void)err;
+    const rl_shape *s = &((oracle *)be)->net->shape;
+    ((oracle *)be)->counters.waits++;
+    *out = (rl_routed_outcome){ .complete = now.next == s->n_layer, .layer = now.next };
+    if (!out->complete) memcpy(out->ids, now.choices[now.next], sizeof out->ids);
+    return RL_OK;
+}
+
+static rl_status fake_resume(rl_backend *be, uint32_t layer, rl_error *err)
+{
+    RL_ASSERT(layer == now.next && resident(be, layer));
+    ((oracle *)be)->counters.submissions++;
+    return run_until_absent(be, err);
+}
+
+static rl_status fake_await_choice(rl_backend *be, uint32_t layer, uint32_t *ids, rl_error *err)
+{
+    (void)err;
+    RL_ASSERT(layer == now.next);
+    memcpy(ids, now.choices[layer], ((oracle *)be)->net->shape.n_expert_used * sizeof *ids);
+    return RL_OK;
+}
+
+static rl_status fake_open_gate(rl_backend *be, uint32_t layer, rl_error *err)
+{
+    RL_ASSERT(layer == now.next && resident(be, layer));
+    return segment(be, layer, err);
+}
+
+static void fake_read_choices(const rl_backend *be, uint32_t *ids)
+{
+    const rl_shape *s = &((const oracle *)be)->net->shape;
+    for (uint32_t layer = 0; layer < s->n_layer; layer++)
+        memcpy(ids + (size_t)layer * s->n_expert_used, now.choices[layer],
+               s->n_expert_used * sizeof *ids);
+}
+
+static rl_status fake_read_logits(rl_backend *be, float *logits, uint32_t *best, rl_error *err)
+{
+    (void)err;
+    uint32_t n = ((oracle *)be)->net->shape.n_vocab;
+    *best = 0;
+    for (uint32_t i = 1; i < n; i++)
+        if (now.logits[i] > now.logits[*best]) *best = i;
+    if (logits) memcpy(logits, now.logits, n * sizeof *logits);
+    return RL_OK;
+}
+
+const rl_backend_ops *fake_routed_ops(void)
+{
+    static const rl_routed_ops routed = {
+        .submit = fake_submit,
+        .wait = fake_wait,
+        .resume = fake_resume,
+        .submit_gated = start,
+        .await_choice = fake_await_choice,
+        .open_gate = fake_open_gate,
+        .read_choices = fake_read_choices,
+        .read_logits = fake_read_logits,
+    };
+    static rl_backend_ops ops;
+    ops = rl_backend_oracle;
+    ops.name = "fake-routed";
+    ops.routed = &routed;
+    return &ops;
+}
