@@ -1,0 +1,177 @@
+/* redlite.c - include/redlite.h on top of the engine: models and devices.
+ *
+ * A model is an engine with a tokenizer; opened for text only, it has no engine. Environment
+ * variables are read here and nowhere else. */
+#include "redlite_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "engine/experts.h"
+
+void rl_free(void *memory)
+{
+    free(memory);
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* The backend of a name; "auto" takes the first that opens. */
+static rl_status open_engine(rl_model *m, const char *path, const rl_model_params *params,
+                             rl_error *err)
+{
+    const char *preload = getenv("RL_ENGINE_PRELOAD");
+    const char *name = params->backend && strcmp(params->backend, "auto") ? params->backend
+                                                                          : rl_backend_at(0)->name;
+    rl_engine_params engine = {
+        .ops = rl_backend_find(name),
+        .device = params->device,
+        .isa = getenv("RL_CPU"),
+        .n_threads = params->n_threads,
+        .cache_bytes = (uint64_t)params->cache_mib << 20,
+        .n_batch = params->n_batch,
+        .io = params->io,
+        .no_prefetch = params->no_prefetch,
+        .no_preload = params->no_preload || (preload && !strcmp(preload, "0")),
+        .speculative = getenv("RL_ENGINE_SPECULATIVE"),
+        .progress = params->progress,
+        .note = params->note,
+        .context = params->context,
+    };
+    if (!engine.ops) return rl_fail(err, RL_INVALID, "there is no backend named \"%s\"", name);
+    return rl_engine_open(&m->engine, path, &engine, err);
+}
+
+static rl_status copy_template(rl_model *m, rl_error *err)
+{
+    rl_gguf_string text;
+    bool found = false;
+    rl_status status =
+        rl_gguf_get_string(rl_model_file(m), "tokenizer.chat_template", &text, &found, err);
+    if (status || !found) return status;
+    m->chat_template = malloc(text.bytes + 1);
+    if (!m->chat_template) return rl_fail(err, RL_NOMEM, "no memory for the chat template");
+    memcpy(m->chat_template, text.data, text.bytes);
+    m->chat_template[text.bytes] = 0;
+    m->chat_template_bytes = text.bytes;
+    return RL_OK;
+}
+
+rl_status rl_model_open(rl_model **out, const char *path, const rl_model_params *params,
+                        rl_error *err)
+{
+    static const rl_model_params defaults = { 0 };
+    RL_ASSERT(out && path);
+    if (!params) params = &defaults;
+    *out = NULL;
+    rl_model *m = calloc(1, sizeof *m);
+    if (!m) return rl_fail(err, RL_NOMEM, "%s: no memory to open it", path);
+    rl_status status = params->vocab_only ? rl_gguf_open(&m->vocab_file, path, err)
+                                          : open_engine(m, path, params, err);
+    if (!status && params->vocab_only)
+        status = rl_config_read(&m->vocab_config, m->vocab_file, err);
+    if (!status) status = rl_tokenizer_open(&m->tokenizer, rl_model_file(m), err);
+    if (!status) status = copy_template(m, err);
+    if (status) {
+        rl_model_close(m);
+        return status;
+    }
+    *out = m;
+    return RL_OK;
+}
+
+void rl_model_close(rl_model *m)
+{
+    if (!m) return;
+    rl_tokenizer_close(m->tokenizer);
+    rl_gguf_close(m->vocab_file);
+    rl_engine_close(m->engine);
+    free(m->chat_template);
+    free(m);
+}
+
+const rl_gguf *rl_model_file(const rl_model *m)
+{
+    return m->engine ? m->engine->file : m->vocab_file;
+}
+
+/* ---- what is open ---------------------------------------------------------------------------- */
+
+void rl_model_get_info(const rl_model *m, rl_model_info *out)
+{
+    const rl_config *c = m->engine ? &m->engine->config : &m->vocab_config;
+    const char *path = rl_gguf_path(rl_model_file(m)), *slash = strrchr(path, '/');
+    *out = (rl_model_info){
+        .n_vocab = rl_tokenizer_n_tokens(m->tokenizer),
+        .n_layer = c->n_layer,
+        .n_embd = c->n_embd,
+        .n_expert = c->n_expert,
+        .n_expert_used = c->n_expert_used,
+        .n_ctx_train = c->n_ctx_train,
+        .file_bytes = rl_gguf_total_bytes(rl_model_file(m)),
+    };
+    snprintf(out->name, sizeof out->name, "%s", c->name[0] ? c->name : slash ? slash + 1 : path);
+    snprintf(out->architecture, sizeof out->architecture, "%s", c->architecture);
+    if (!m->engine) return;
+    const rl_engine *e = m->engine;
+    const rl_cache_plan *plan = rl_experts_plan(e->experts);
+    snprintf(out->backend, sizeof out->backend, "%s", e->caps.description);
+    out->cache_bytes = plan->bytes;
+    out->n_slots = plan->n_slots;
+    out->n_experts_all = plan->n_expert;
+    for (uint64_t i = 0; i < rl_gguf_n_tensors(e->file); i++)
+        out->dense_bytes += rl_gguf_tensor_at(e->file, i)->bytes;
+    for (uint32_t layer = 0; layer < c->n_layer; layer++)
+        out->expert_bytes += e->tensors.layers[layer].expert_bytes * c->n_expert;
+    out->dense_bytes -= out->expert_bytes;
+}
+
+rl_status rl_session_create(rl_session **out, rl_model *model, const rl_session_params *params,
+                            rl_error *err)
+{
+    *out = NULL;
+    if (!model->engine)
+        return rl_fail(err, RL_INVALID, "%s was opened for its vocabulary only",
+                       rl_gguf_path(rl_model_file(model)));
+    return rl_session_open(out, model->engine, params, err);
+}
+
+void rl_session_get_stats(const rl_session *s, rl_session_stats *out)
+{
+    rl_experts *x = s->engine->experts;
+    const rl_cache *cache = rl_experts_cache(x);
+    *out = s->stats;
+    pthread_mutex_lock(&s->engine->lock);
+    rl_cache_figures f = rl_cache_get_figures(cache, RL_CACHE_DECODE);
+    out->hits = f.hits;
+    out->misses = f.misses;
+    out->evictions = f.evictions;
+    rl_cache_census census = rl_cache_count(cache, RL_CACHE_NONE);
+    out->slots_all = census.slots;
+    out->slots_used = census.resident;
+    out->distinct_experts_min = UINT32_MAX;
+    for (uint32_t layer = 0; layer < s->engine->net.shape.n_layer; layer++) {
+        uint32_t n = rl_cache_distinct(cache, RL_CACHE_DECODE, layer);
+        if (n > out->distinct_experts_max) out->distinct_experts_max = n;
+        if (n < out->distinct_experts_min) out->distinct_experts_min = n;
+    }
+    pthread_mutex_unlock(&s->engine->lock);
+}
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
+rl_status rl_devices(rl_device_info *out, size_t capacity, size_t *n_found, rl_error *err)
+{
+    rl_status status = RL_OK;
+    *n_found = 0;
+    for (uint32_t i = 0; !status && rl_backend_at(i); i++) {
+        size_t found = 0, room = *n_found < capacity ? capacity - *n_found : 0;
+        if (!rl_backend_at(i)->list_devices) continue;
+        status = rl_backend_at(i)->list_devices(out + *n_found, room, &found, err);
+        *n_found += found;
+    }
+    return status;
+}
