@@ -314,8 +314,10 @@ static void print_experts(const file_info *f, uint32_t cache_mib)
     if (cache_mib)
         printf("  with --cache-mib %u: %u of %u experts fit\n", cache_mib, f->pool.n_slots,
                f->pool.n_expert);
-    printf("  all %u experts take %.0f MiB, the least that works is %.0f MiB\n", f->pool.n_expert,
-           (double)f->pool.full_bytes / MIB + 0.5, (double)f->pool.minimum_bytes / MIB + 0.5);
+    /* Rounded up, so that they work as --cache-mib. */
+    printf("  all %u experts take %llu MiB, the least that works is %llu MiB\n", f->pool.n_expert,
+           (unsigned long long)((f->pool.full_bytes + (1 << 20) - 1) >> 20),
+           (unsigned long long)((f->pool.minimum_bytes + (1 << 20) - 1) >> 20));
 }
 
 static void print_memory(const file_info *f)

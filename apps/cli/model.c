@@ -15,23 +15,25 @@ enum { MAX_INPUT_BYTES = 1 << 30 };
  * the prefix it was made for, in the source tree. */
 const char *cli_default_model(void)
 {
-    static char path[PATH_MAX];
-    static const char *const places[] = { "/../models/", "/../share/redlite/" };
-    char program[PATH_MAX / 2];
+    static char found[PATH_MAX];
+    char program[PATH_MAX / 2], path[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (n > 0) {
-        program[n] = 0;
-        char *slash = strrchr(program, '/');
-        if (slash) *slash = 0;
-        for (size_t i = 0; i < CLI_LENGTH(places); i++) {
-            snprintf(path, sizeof path, "%s%s" SHIPPED_MODEL, program, places[i]);
-            if (access(path, R_OK) == 0) return path;
-        }
+    program[n > 0 ? n : 0] = 0;
+    char *slash = strrchr(program, '/');
+    if (slash) *slash = 0;
+    const struct {
+        const char *start, *rest;
+    } places[] = {
+        { program, "/../models" },
+        { program, "/../share/redlite" },
+        { RL_INSTALL_DATA, "" },
+        { RL_SOURCE_MODELS, "" },
+    };
+    for (size_t i = 0; i < CLI_LENGTH(places); i++) {
+        if (!places[i].start[0]) continue;
+        snprintf(path, sizeof path, "%s%s/" SHIPPED_MODEL, places[i].start, places[i].rest);
+        if (realpath(path, found)) return found;
     }
-    static const char *const fixed[] = { RL_INSTALL_DATA "/" SHIPPED_MODEL,
-                                         RL_SOURCE_MODELS "/" SHIPPED_MODEL };
-    for (size_t i = 0; i < CLI_LENGTH(fixed); i++)
-        if (access(fixed[i], R_OK) == 0) return fixed[i];
     return SHIPPED_MODEL;
 }
 
@@ -88,9 +90,6 @@ int cli_create_session(const cli_call *call, rl_model *model, uint32_t n_ctx, rl
     };
     rl_status status = rl_session_create(out, model, &params, &err);
     if (status) return cli_error_of(status, &err);
-    if (rl_session_n_ctx(*out) > info.n_ctx_train && info.n_ctx_train)
-        cli_note("the context of %u tokens is longer than the %u that the model was trained for",
-                 rl_session_n_ctx(*out), info.n_ctx_train);
     return -1;
 }
 
