@@ -16,6 +16,7 @@
     X(render)                                                                                      \
     X(logits)                                                                                      \
     X(perplexity)                                                                                  \
+    X(parity)                                                                                      \
     X(bench)
 
 #define X(name) extern const cli_command cli_##name;
