@@ -104,7 +104,7 @@ static float run8_dot(const rl_wgt_run8 *w, const rl_act_run8 *a, uint32_t n_run
             if (has_min)
                 minimums += a->d[2 * b] * (float)shift;
             else
-                product -= shift;
+                product += shift;
             products += a->d[2 * b] * (float)product;
         }
         total += w->d * products;
@@ -182,17 +182,9 @@ static const rl_cpu_matrix_ops scalar_ops = {
     },
 };
 
-#define VECTORS_ANY                                                                                \
-    .dot = rl_cpu_dot_any, .axpy = rl_cpu_axpy_any, .add = rl_cpu_add_any,                         \
-    .scale = rl_cpu_scale_any, .rms_norm = rl_cpu_rms_norm_any, .l2_norm = rl_cpu_l2_norm_any,     \
-    .silu = rl_cpu_silu_any, .silu_mul = rl_cpu_silu_mul_any,                                      \
-    .sigmoid_mul = rl_cpu_sigmoid_mul_any, .max = rl_cpu_max_any, .exp_sum = rl_cpu_exp_sum_any,   \
-    .softmax = rl_cpu_softmax_any, .to_f16 = rl_cpu_to_f16_any, .from_f16 = rl_cpu_from_f16_any,   \
-    .scores_f16 = rl_cpu_scores_f16_any, .scores_f32 = rl_cpu_scores_f32_any,                      \
-    .mix_f16 = rl_cpu_mix_f16_any, .mix_f32 = rl_cpu_mix_f32_any,                                  \
-    .delta_step = rl_cpu_delta_step_any
-
-const rl_cpu_kernels rl_cpu_kernels_exact = { .name = "exact", VECTORS_ANY, .matrix = &exact_ops };
+const rl_cpu_kernels rl_cpu_kernels_exact = { .name = "exact",
+                                              RL_CPU_VECTORS(any),
+                                              .matrix = &exact_ops };
 const rl_cpu_kernels rl_cpu_kernels_scalar = { .name = "scalar",
-                                               VECTORS_ANY,
+                                               RL_CPU_VECTORS(any),
                                                .matrix = &scalar_ops };

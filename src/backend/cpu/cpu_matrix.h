@@ -14,11 +14,12 @@
  * RUN8 weights ("unpacked"): unsigned bytes w <= 127, which times x and summed in pairs stay
  * below 2^15, so that 8 x 8 -> 16 bit multiply-adds never saturate. Per run:
  *
- *   I[b] = sum_k s[k/2][b] * sum_j w x   -  (fold types) m[2b] sum_lo - m[2b+1] sum_hi
- *   y   += d * sum_b D[b] I[b]           -  (min types)  dmin * sum_b D[b] (m[2b] sum_lo + ...)
+ *   M[b] = m[4b] sum_lo + m[4b+1] sum_hi
+ *   I[b] = sum_k s[k/2][b] * sum_j w x    (fold types: + M[b])
+ *   y   += d * sum_b D[b] I[b]            (min types:  - dmin * sum_b D[b] M[b])
  *
  * with D the activation scale and sum_lo, sum_hi the sums of the block's first and last 16 bytes.
- * Fold types store code + offset in w and offset * s in m; I is then the exact signed product.
+ * Fold types store code + offset in w and -offset * s in m; I is then the exact signed product.
  *
  * ROW8 weights: signed bytes, per block  y += D d I + m D sum. */
 #ifndef RL_BACKEND_CPU_MATRIX_H

@@ -6,10 +6,43 @@
 
 #include "base/assert.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
 static bool always(void)
 {
     return true;
 }
+
+#if defined(__x86_64__)
+/* __builtin_cpu_supports() also asks whether the system saves the registers. */
+static bool runs_avx2(void)
+{
+    unsigned a, b, c, d;
+    bool f16c = __get_cpuid(1, &a, &b, &c, &d) && c >> 29 & 1;
+    return f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+static bool runs_avx512(void)
+{
+    return runs_avx2() && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512dq");
+}
+
+static bool runs_avx512vnni(void)
+{
+    return runs_avx512() && __builtin_cpu_supports("avx512vnni") &&
+           __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512bitalg");
+}
+
+#define X86(table, runs) &rl_cpu_kernels_##table, runs
+#else
+#define X86(table, runs) NULL, NULL
+#endif
 
 /* From slow to fast: the last one that the machine can run is the default. `exact` is only taken
  * by name. */
@@ -21,8 +54,8 @@ static const struct {
     { "exact", &rl_cpu_kernels_exact, always },
     { "scalar", &rl_cpu_kernels_scalar, always },
     { "avx2", NULL, NULL },
-    { "avx512", NULL, NULL },
-    { "avx512vnni", NULL, NULL },
+    { "avx512", X86(avx512, runs_avx512) },
+    { "avx512vnni", X86(avx512vnni, runs_avx512vnni) },
     { "neon", NULL, NULL },
     { "dotprod", NULL, NULL },
     { "i8mm", NULL, NULL },

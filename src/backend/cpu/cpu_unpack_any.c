@@ -35,7 +35,7 @@ static inline void set_offset(rl_wgt_run8 *o, int offset)
     memset(o->m, 0, sizeof o->m);
     for (int b = 0; b < 8; b++)
         for (int h = 0; h < 2; h++)
-            o->m[4 * b + h] = (int16_t)(offset * o->s[h][4 * b]);
+            o->m[4 * b + h] = (int16_t)(-offset * o->s[h][4 * b]);
     o->dmin = 0;
 }
 

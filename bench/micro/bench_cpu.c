@@ -1,0 +1,167 @@
+/* bench_cpu.c - the cpu kernels one at a time: time per weight and bytes per second.
+ *
+ *     bench_cpu [-t THREADS] [-k TABLE] [-q TYPE] [-c COLS] [-n TOKENS] [-m MIB]
+ *
+ * Prints CSV. Without -k: every table that this machine can run; without -q: every type; without
+ * -n: 1 and 64 tokens. Each row is measured on a matrix of MIB (default 192, larger than most
+ * last-level caches when threads share it) and, for one token, also on one of 256 KiB, which stays
+ * in the core's own cache and so shows the arithmetic alone. The first rows are the machine's
+ * stream bandwidth: reading the same number of bytes with nothing but additions. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "backend/cpu/cpu_kernels.h"
+#include "base/clock.h"
+#include "base/thread.h"
+
+#define ROWS_PER_TASK 64u
+#define MIN_NS        200000000u /* per measurement; the best of at least three passes counts */
+
+typedef struct job {
+    const rl_cpu_kernels *k;
+    rl_cpu_matrix w;
+    rl_cpu_act act;
+    uint32_t n;
+    float *y;
+} job;
+
+static void job_task(void *arg, uint32_t index, uint32_t thread)
+{
+    (void)thread;
+    job *j = arg;
+    uint32_t first = index * ROWS_PER_TASK;
+    uint32_t end = first + ROWS_PER_TASK < j->w.rows ? first + ROWS_PER_TASK : j->w.rows;
+    rl_cpu_matmul(j->k, &j->w, &j->act, NULL, j->n, first, end, j->y, j->w.rows);
+}
+
+static uint64_t state = 1;
+
+static uint64_t random_bits(void)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state;
+}
+
+/* Any codes, but scales that are ordinary numbers: bytes below 0x40 make f16 and f32 below 2. */
+static void fill(uint8_t *data, size_t bytes)
+{
+    for (size_t i = 0; i + 8 <= bytes; i += 8) {
+        uint64_t bits = (random_bits() & 0x3f3f3f3f3f3f3f3f) | 0x1000100010001000;
+        memcpy(data + i, &bits, 8);
+    }
+}
+
+static void *take(size_t bytes)
+{
+    void *p = aligned_alloc(64, (size_t)rl_align_up(bytes, 64));
+    if (!p) {
+        fprintf(stderr, "no memory for %zu bytes\n", bytes);
+        exit(1);
+    }
+    return p;
+}
+
+/* Nanoseconds of the fastest pass over the whole matrix. */
+static double best_ns(rl_pool *pool, job *j)
+{
+    uint64_t best = UINT64_MAX, spent = 0;
+    for (int pass = 0; pass < 3 || spent < MIN_NS; pass++) {
+        uint64_t start = rl_clock_ns();
+        rl_pool_run(pool, job_task, j, (j->w.rows + ROWS_PER_TASK - 1) / ROWS_PER_TASK);
+        uint64_t ns = rl_clock_ns() - start;
+        if (pass && ns < best) best = ns; /* the first pass warms up */
+        spent += ns;
+    }
+    return (double)best;
+}
+
+typedef struct setting {
+    const char *table, *type;
+    uint32_t threads, cols, tokens;
+    size_t bytes;
+} setting;
+
+static void measure(rl_pool *pool, const setting *s, const rl_cpu_kernels *k,
+                    const rl_quant_info *info, const uint8_t *data, size_t bytes, uint32_t n,
+                    const char *where)
+{
+    size_t row_bytes = (size_t)s->cols / info->block * info->block_bytes;
+    job j = { .k = k, .n = n };
+    j.w = (rl_cpu_matrix){ .type = info->type,
+                           .cols = s->cols,
+                           .row_bytes = row_bytes,
+                           .rows = (uint32_t)(bytes / row_bytes),
+                           .data = data };
+    uint32_t formats = rl_cpu_act_format(k, info->type);
+    void *storage = take(rl_cpu_act_bytes(formats, s->cols, n));
+    float *x = take(s->cols * sizeof *x);
+    for (uint32_t i = 0; i < s->cols; i++)
+        x[i] = (float)(int64_t)random_bits() * 0x1p-63f;
+    rl_cpu_act_init(&j.act, formats, s->cols, n, storage);
+    for (uint32_t t = 0; t < n; t++)
+        rl_cpu_prepare(k, &j.act, t, 1, x, 0);
+    j.y = take((size_t)n * j.w.rows * sizeof *j.y);
+    double ns = best_ns(pool, &j);
+    double weights = (double)j.w.rows * s->cols;
+    printf("%s,%s,%u,%u,%s,%.1f,%.2f,%.2f\n", k->name, info->name, n, rl_pool_threads(pool), where,
+           ns / weights * 1000, (double)row_bytes * j.w.rows / ns, weights * n / ns);
+    fflush(stdout);
+    free(j.y);
+    free(x);
+    free(storage);
+}
+
+int main(int argc, char **argv)
+{
+    setting s = { .threads = rl_cpu_count(), .cols = 2048, .bytes = 192u << 20 };
+    for (int c; (c = getopt(argc, argv, "t:k:q:c:n:m:")) != -1;) {
+        switch (c) {
+        case 't': s.threads = (uint32_t)atoi(optarg); break;
+        case 'k': s.table = optarg; break;
+        case 'q': s.type = optarg; break;
+        case 'c': s.cols = (uint32_t)atoi(optarg); break;
+        case 'n': s.tokens = (uint32_t)atoi(optarg); break;
+        case 'm': s.bytes = (size_t)atoi(optarg) << 20; break;
+        default: return 2;
+        }
+    }
+    rl_error err;
+    rl_pool *pool = NULL, *alone = NULL;
+    if (rl_pool_create(&pool, s.threads, &err) || rl_pool_create(&alone, 1, &err)) {
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
+    uint8_t *data = take(s.bytes);
+    fill(data, s.bytes);
+    printf("table,type,tokens,threads,where,ns_per_1k_weights,gb_s,gmac_s\n");
+    const rl_quant_info *f32 = rl_quant_find(RL_QUANT_F32);
+    for (uint32_t i = rl_cpu_kernels_count();
+         i--;) { /* F32 rows of the best table are the stream */
+        const rl_cpu_kernels *k = rl_cpu_kernels_at(i);
+        if (!k) continue;
+        measure(alone, &s, k, f32, data, s.bytes, 1, "stream");
+        if (s.threads > 1) measure(pool, &s, k, f32, data, s.bytes, 1, "stream");
+        break;
+    }
+    for (uint32_t i = 0; i < rl_cpu_kernels_count(); i++) {
+        const rl_cpu_kernels *k = rl_cpu_kernels_at(i);
+        if (!k || (s.table ? strcmp(s.table, k->name) : !strcmp(k->name, "exact"))) continue;
+        for (uint32_t t = 0; t < rl_quant_count(); t++) {
+            const rl_quant_info *info = rl_quant_at(t);
+            if ((s.type && info != rl_quant_find_name(s.type)) || s.cols % info->block) continue;
+            if (!s.tokens || s.tokens == 1) {
+                measure(alone, &s, k, info, data, 256 << 10, 1, "cache");
+                measure(pool, &s, k, info, data, s.bytes, 1, "memory");
+            }
+            if (s.tokens != 1)
+                measure(alone, &s, k, info, data, 256 << 10, s.tokens ? s.tokens : 64, "cache");
+        }
+    }
+    free(data);
+    rl_pool_destroy(pool);
+    rl_pool_destroy(alone);
+    return 0;
+}
