@@ -47,6 +47,7 @@ struct rl_split {
     const rl_splitter *splitter;
     pcre2_match_context *limits;
     pcre2_match_data *match;
+    bool jit;
 };
 
 static void *take_memory(size_t bytes, void *data)
@@ -126,6 +127,7 @@ rl_status rl_split_create(rl_split **out, const rl_splitter *splitter, rl_error 
     rl_split *split = calloc(1, sizeof *split);
     if (!split) return rl_fail(err, RL_NOMEM, "no memory to split text");
     split->splitter = splitter;
+    split->jit = splitter->jit;
     split->limits = pcre2_match_context_create(splitter->memory);
     split->match = pcre2_match_data_create(1, splitter->memory);
     if (!split->limits || !split->match) {
@@ -136,6 +138,11 @@ rl_status rl_split_create(rl_split **out, const rl_splitter *splitter, rl_error 
     pcre2_set_match_limit(split->limits, UINT32_MAX);
     *out = split;
     return RL_OK;
+}
+
+void rl_split_interpret(rl_split *split)
+{
+    split->jit = false;
 }
 
 void rl_split_destroy(rl_split *split)
@@ -149,14 +156,14 @@ void rl_split_destroy(rl_split *split)
 rl_status rl_split_next_by_pattern(rl_split *split, const char *text, size_t bytes, size_t at,
                                    size_t *end, rl_error *err)
 {
-    const rl_splitter *splitter = split->splitter;
+    const pcre2_code *code = split->splitter->code;
     PCRE2_SPTR subject = (PCRE2_SPTR)text;
     int found = PCRE2_ERROR_JIT_STACKLIMIT;
-    if (splitter->jit)
-        found = pcre2_jit_match(splitter->code, subject, bytes, at, PCRE2_NO_UTF_CHECK,
-                                split->match, split->limits);
+    if (split->jit)
+        found = pcre2_jit_match(code, subject, bytes, at, PCRE2_NO_UTF_CHECK, split->match,
+                                split->limits);
     if (found == PCRE2_ERROR_JIT_STACKLIMIT)
-        found = pcre2_match(splitter->code, subject, bytes, at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
+        found = pcre2_match(code, subject, bytes, at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
                             split->match, split->limits);
     if (found == PCRE2_ERROR_NOMEMORY) return rl_fail(err, RL_NOMEM, "no memory to split text");
     PCRE2_SIZE *range = pcre2_get_ovector_pointer(split->match);

@@ -22,6 +22,9 @@ void rl_splitter_destroy(rl_splitter *splitter); /* NULL is fine */
 RL_MUST_CHECK rl_status rl_split_create(rl_split **out, const rl_splitter *splitter, rl_error *err);
 void rl_split_destroy(rl_split *split); /* NULL is fine */
 
+/* From now on without machine code, as where the system forbids it; for tests. */
+void rl_split_interpret(rl_split *split);
+
 /* The piece of well-formed `text` that begins at `at` < bytes: *end is the offset behind it. Time is
  * proportional to the white space or the piece at hand. */
 RL_MUST_CHECK rl_status rl_split_next(rl_split *split, const char *text, size_t bytes, size_t at,

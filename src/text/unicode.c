@@ -244,7 +244,8 @@ rl_status rl_nfc(const char *text, size_t bytes, rl_text_buffer *out, rl_error *
         if (!status) status = normalise(&s, text + last, end - last, out, err);
         done = last = at = end;
     }
-    if (!status) status = rl_text_buffer_append(out, text + done, bytes - done, err);
+    if (!status && done < bytes)
+        status = rl_text_buffer_append(out, text + done, bytes - done, err);
     free(s.codes);
     free(s.spare);
     return status;
