@@ -1,0 +1,162 @@
+// common.glsl - what every kernel needs: addresses, loads at any even byte, small number tricks.
+//
+// All buffers are reached by address. Words are 32 bits wide; a load may touch the whole word around
+// the bytes that are asked for, and up to the end of the word behind them (RL_VK_PADDING).
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_buffer_reference2 : require
+#extension GL_EXT_scalar_block_layout : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+
+#include "shader_types.h"
+
+layout(local_size_x_id = 0) in;
+
+layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer rl_words { uint v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer rl_words2 { uvec2 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer rl_words4 { uvec4 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer rl_floats { float v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer rl_floats4 { vec4 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) buffer rl_floats_out { float v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) buffer rl_floats4_out { vec4 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) buffer rl_words_out { uint v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer rl_addresses { uint64_t v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) buffer rl_route { rl_vk_route_entry v[]; };
+
+// ---- loads ----------------------------------------------------------------------------------------
+
+uint rl_byte(rl_words p, uint at)
+{
+    return (p.v[at >> 2] >> (8u * (at & 3u))) & 0xffu;
+}
+
+uint rl_half(rl_words p, uint at) // `at` even
+{
+    return (p.v[at >> 2] >> (8u * (at & 2u))) & 0xffffu;
+}
+
+float rl_f16(uint bits)
+{
+    return unpackHalf2x16(bits & 0xffffu).x;
+}
+
+// One, two, four words at an even byte.
+uint rl_load1(rl_words p, uint at)
+{
+    uint i = at >> 2;
+    uint lo = p.v[i], hi = p.v[i + 1u];
+    return (at & 2u) != 0u ? (lo >> 16) | (hi << 16) : lo;
+}
+
+uvec2 rl_load2(rl_words p, uint at)
+{
+    uint i = at >> 2;
+    uint a = p.v[i], b = p.v[i + 1u], c = p.v[i + 2u];
+    return (at & 2u) != 0u ? uvec2((a >> 16) | (b << 16), (b >> 16) | (c << 16)) : uvec2(a, b);
+}
+
+uvec4 rl_load4(rl_words p, uint at)
+{
+    uint i = at >> 2;
+    uvec4 a = uvec4(p.v[i], p.v[i + 1u], p.v[i + 2u], p.v[i + 3u]);
+    uint e = p.v[i + 4u];
+    uvec4 odd = (a >> 16) | (uvec4(a.yzw, e) << 16);
+    return (at & 2u) != 0u ? odd : a;
+}
+
+// ---- small unsigned fields to floats ----------------------------------------------------------------
+// A field moved to the top of the mantissa of a power of two is that power plus the field, exactly:
+// one shift and one and-or, no conversion unit. `bias` is the power plus whatever else is to go.
+
+// bits 0..3 of each byte: 16 + field
+vec4 rl_fields4(uint w, float bias)
+{
+    uvec4 m = uvec4(w << 19, w << 11, w << 3, w >> 5) & 0x00780000u;
+    return uintBitsToFloat(m | 0x41800000u) - bias;
+}
+
+// bits 0..1 of each byte: 4 + field
+vec4 rl_fields2(uint w, float bias)
+{
+    uvec4 m = uvec4(w << 21, w << 13, w << 5, w >> 3) & 0x00600000u;
+    return uintBitsToFloat(m | 0x40800000u) - bias;
+}
+
+// bits 0..4 of each byte: 32 + field
+vec4 rl_fields5(uint w, float bias)
+{
+    uvec4 m = uvec4(w << 18, w << 10, w << 2, w >> 6) & 0x007c0000u;
+    return uintBitsToFloat(m | 0x42000000u) - bias;
+}
+
+// bits 0..5 of each byte: 64 + field
+vec4 rl_fields6(uint w, float bias)
+{
+    uvec4 m = uvec4(w << 17, w << 9, w << 1, w >> 7) & 0x007e0000u;
+    return uintBitsToFloat(m | 0x42800000u) - bias;
+}
+
+// whole bytes: 256 + field
+vec4 rl_fields8(uint w, float bias)
+{
+    uvec4 m = uvec4(w << 15, w << 7, w >> 1, w >> 9) & 0x007f8000u;
+    return uintBitsToFloat(m | 0x43800000u) - bias;
+}
+
+// Four bits, one to the lowest bit of each byte.
+uint rl_spread4(uint bits)
+{
+    return ((bits & 15u) * 0x00204081u) & 0x01010101u;
+}
+
+// q with its sign turned where bit j of s is set.
+vec4 rl_signed(vec4 q, uint s)
+{
+    uvec4 sign = uvec4(s << 31, s << 30, s << 29, s << 28) & 0x80000000u;
+    return uintBitsToFloat(floatBitsToUint(q) ^ sign);
+}
+
+// ---- functions with care ----------------------------------------------------------------------------
+
+float rl_sigmoid(float x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
+float rl_silu(float x)
+{
+    return x / (1.0 + exp(-x));
+}
+
+// log(1 + e) for e in [0, 1], to f32 precision whatever log() is worth: 2 atanh(e / (2 + e)).
+float rl_log1p(float e)
+{
+    float z = e / (2.0 + e), s = z * z;
+    float t = 1.0 / 17.0;
+    t = fma(t, s, 1.0 / 15.0);
+    t = fma(t, s, 1.0 / 13.0);
+    t = fma(t, s, 1.0 / 11.0);
+    t = fma(t, s, 1.0 / 9.0);
+    t = fma(t, s, 1.0 / 7.0);
+    t = fma(t, s, 1.0 / 5.0);
+    t = fma(t, s, 1.0 / 3.0);
+    return 2.0 * fma(t * s, z, z);
+}
+
+float rl_softplus(float x)
+{
+    return max(x, 0.0) + rl_log1p(exp(-abs(x)));
+}
+
+// The sum over a team of `lanes` neighbouring lanes (a power of two, at most the subgroup), in every
+// one of them; the order of additions is fixed.
+float rl_team_sum(float v, uint lanes)
+{
+    for (uint step = lanes >> 1; step > 0u; step >>= 1)
+        v += subgroupShuffleXor(v, step);
+    return v;
+}

@@ -1,0 +1,675 @@
+/* vk_device.c - backend/vulkan/vk_device.h.
+ *
+ * One VkInstance per open device: nothing is shared between two of them, so nothing is global.
+ * A device is judged (usable or not, and why) by one function, which both the list and the choice
+ * use; what is enabled at creation is exactly what was judged. */
+#include "backend/vulkan/vk_device.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bytes.h"
+
+#define VALIDATION_LAYER "VK_LAYER_KHRONOS_validation"
+#define MAX_EXTENSIONS   512
+
+/* One physical device under judgement. */
+typedef struct candidate {
+    VkPhysicalDevice physical;
+    rl_vk_device_info info;
+    rl_vk_memory_types types;
+    uint32_t compute_family, transfer_family, transfer_index;
+    bool portability_subset, size_control;
+} candidate;
+
+static bool env_is_on(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value && strcmp(value, "0");
+}
+
+/* ---- instance --------------------------------------------------------------------------------- */
+
+static VKAPI_ATTR VkBool32 VKAPI_CALL on_validation_message(
+    VkDebugUtilsMessageSeverityFlagBitsEXT severity, VkDebugUtilsMessageTypeFlagsEXT types,
+    const VkDebugUtilsMessengerCallbackDataEXT *data, void *user)
+{
+    (void)severity;
+    (void)types;
+    rl_vk_device *device = user;
+    atomic_fetch_add(&device->n_validation_messages, 1);
+    fprintf(stderr, "vulkan validation: %s\n", data->pMessage ? data->pMessage : "?");
+    return VK_FALSE;
+}
+
+static bool has_extension(const VkExtensionProperties *list, uint32_t n, const char *name)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!strcmp(list[i].extensionName, name)) return true;
+    return false;
+}
+
+static bool has_layer(const rl_vk_api *api, const char *name)
+{
+    VkLayerProperties layers[64];
+    uint32_t n = RL_COUNT_OF(layers);
+    VkResult r = api->EnumerateInstanceLayerProperties(&n, layers);
+    if (r != VK_SUCCESS && r != VK_INCOMPLETE) return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (!strcmp(layers[i].layerName, name)) return true;
+    return false;
+}
+
+static rl_status list_instance_extensions(const rl_vk_api *api, const char *layer,
+                                          VkExtensionProperties *list, uint32_t *n, rl_error *err)
+{
+    *n = MAX_EXTENSIONS;
+    VkResult r = api->EnumerateInstanceExtensionProperties(layer, n, list);
+    if (r == VK_INCOMPLETE) r = VK_SUCCESS;
+    return rl_vk_fail(err, r, "vkEnumerateInstanceExtensionProperties", "(none yet)");
+}
+
+/* Loads the library and makes an instance; `device` gets the table and the handle. */
+static rl_status create_instance(rl_vk_device *device, const rl_vk_hook *hook, rl_error *err)
+{
+    rl_vk_api *api = &device->api;
+    rl_status status = rl_vk_api_load(api, hook, err);
+    if (status) return status;
+
+    uint32_t version = 0;
+    VkResult r = api->EnumerateInstanceVersion(&version);
+    if (r != VK_SUCCESS) return rl_vk_fail(err, r, "vkEnumerateInstanceVersion", "(none yet)");
+    if (version < VK_API_VERSION_1_2)
+        return rl_fail(err, RL_DEVICE, "the Vulkan loader is version %u.%u; 1.2 is needed",
+                       VK_API_VERSION_MAJOR(version), VK_API_VERSION_MINOR(version));
+
+    VkExtensionProperties *have = malloc(MAX_EXTENSIONS * sizeof *have);
+    if (!have) return rl_fail(err, RL_NOMEM, "no memory to list Vulkan extensions");
+    uint32_t n_have;
+    status = list_instance_extensions(api, NULL, have, &n_have, err);
+    if (status) {
+        free(have);
+        return status;
+    }
+    const char *extensions[4], *layers[1];
+    uint32_t n_extensions = 0, n_layers = 0;
+    VkInstanceCreateFlags flags = 0;
+    bool debug = has_extension(have, n_have, VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
+    if (has_extension(have, n_have, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME)) {
+        extensions[n_extensions++] = VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME;
+        flags |= VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR;
+    }
+    bool validate = env_is_on("RL_VULKAN_VALIDATE");
+    if (validate) {
+        if (!has_layer(api, VALIDATION_LAYER)) {
+            free(have);
+            return rl_fail(err, RL_DEVICE,
+                           "RL_VULKAN_VALIDATE is set, but the layer " VALIDATION_LAYER
+                           " is not installed");
+        }
+        layers[n_layers++] = VALIDATION_LAYER;
+        if (!debug) {
+            status = list_instance_extensions(api, VALIDATION_LAYER, have, &n_have, err);
+            debug = !status && has_extension(have, n_have, VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
+        }
+    }
+    free(have);
+    if (debug) extensions[n_extensions++] = VK_EXT_DEBUG_UTILS_EXTENSION_NAME;
+
+    VkDebugUtilsMessengerCreateInfoEXT messages = {
+        .sType = VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT,
+        .messageSeverity = VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT |
+                           VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT,
+        .messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT |
+                       VK_DEBUG_UTILS_MESSAGE_TYPE_PERFORMANCE_BIT_EXT,
+        .pfnUserCallback = on_validation_message,
+        .pUserData = device,
+    };
+    VkApplicationInfo app = {
+        .sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
+        .pApplicationName = "redlite",
+        .pEngineName = "redlite",
+        .apiVersion = VK_API_VERSION_1_2,
+    };
+    VkInstanceCreateInfo info = {
+        .sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
+        .pNext = validate && debug ? &messages : NULL,
+        .flags = flags,
+        .pApplicationInfo = &app,
+        .enabledLayerCount = n_layers,
+        .ppEnabledLayerNames = layers,
+        .enabledExtensionCount = n_extensions,
+        .ppEnabledExtensionNames = extensions,
+    };
+    r = api->CreateInstance(&info, NULL, &device->instance);
+    if (r != VK_SUCCESS) {
+        device->instance = VK_NULL_HANDLE;
+        if (r == VK_ERROR_INCOMPATIBLE_DRIVER)
+            return rl_fail(err, RL_DEVICE, "no Vulkan driver is installed");
+        return rl_vk_fail(err, r, "vkCreateInstance", "(none yet)");
+    }
+    status = rl_vk_api_load_instance(api, device->instance, hook, err);
+    if (status) return status;
+    if (!debug) api->SetDebugUtilsObjectNameEXT = NULL;
+    if (validate && debug && api->CreateDebugUtilsMessengerEXT) {
+        r = api->CreateDebugUtilsMessengerEXT(device->instance, &messages, NULL,
+                                              &device->messenger);
+        if (r != VK_SUCCESS) {
+            device->messenger = VK_NULL_HANDLE;
+            return rl_vk_fail(err, r, "vkCreateDebugUtilsMessengerEXT", "(none yet)");
+        }
+    }
+    return RL_OK;
+}
+
+/* ---- judging one device ------------------------------------------------------------------------ */
+
+static void refuse(rl_vk_device_info *info, const char *format, ...) RL_PRINTF(2, 3);
+
+/* The first reason stands. */
+static void refuse(rl_vk_device_info *info, const char *format, ...)
+{
+    if (info->why_not[0]) return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(info->why_not, sizeof info->why_not, format, args);
+    va_end(args);
+}
+
+/* The lowest index of a type with all of `want` and none of `avoid`, in `heap` unless that is
+ * UINT32_MAX; UINT32_MAX when there is none. */
+static uint32_t find_type(const VkPhysicalDeviceMemoryProperties *memory,
+                          VkMemoryPropertyFlags want, VkMemoryPropertyFlags avoid, uint32_t heap)
+{
+    for (uint32_t i = 0; i < memory->memoryTypeCount; i++) {
+        VkMemoryPropertyFlags flags = memory->memoryTypes[i].propertyFlags;
+        if ((flags & want) != want || (flags & avoid)) continue;
+        if (heap != UINT32_MAX && memory->memoryTypes[i].heapIndex != heap) continue;
+        return i;
+    }
+    return UINT32_MAX;
+}
+
+static void judge_memory(candidate *c, const VkPhysicalDeviceMemoryProperties *memory,
+                         const VkPhysicalDeviceMemoryBudgetPropertiesEXT *budget)
+{
+    const VkMemoryPropertyFlags local = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+    const VkMemoryPropertyFlags host =
+        VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+    const VkMemoryPropertyFlags odd = VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT |
+                                      VK_MEMORY_PROPERTY_PROTECTED_BIT |
+                                      VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD;
+    uint32_t heap = UINT32_MAX;
+    for (uint32_t i = 0; i < memory->memoryHeapCount; i++)
+        if ((memory->memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) &&
+            (heap == UINT32_MAX || memory->memoryHeaps[i].size > memory->memoryHeaps[heap].size))
+            heap = i;
+    if (heap == UINT32_MAX) {
+        refuse(&c->info, "it has no memory of its own");
+        return;
+    }
+    c->info.memory_bytes = memory->memoryHeaps[heap].size;
+    if (c->info.memory_budget) {
+        uint64_t total = budget->heapBudget[heap], used = budget->heapUsage[heap];
+        c->info.budget_bytes = total > used ? total - used : 1;
+    }
+    rl_vk_memory_types *t = &c->types;
+    bool staging = env_is_on("RL_VULKAN_STAGING");
+    uint32_t direct = find_type(memory, local | host, odd, heap);
+    uint32_t plain = find_type(memory, local, odd | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT, heap);
+    if (plain == UINT32_MAX) plain = find_type(memory, local, odd, heap);
+    t->device_is_mapped = direct != UINT32_MAX && !staging;
+    t->device = t->device_is_mapped ? direct : plain;
+    t->upload = find_type(memory, local | host, odd, UINT32_MAX);
+    t->staging = find_type(memory, host, odd | local, UINT32_MAX);
+    if (t->staging == UINT32_MAX) t->staging = find_type(memory, host, odd, UINT32_MAX);
+    if (t->upload == UINT32_MAX) t->upload = t->staging;
+    t->readback =
+        find_type(memory, host | VK_MEMORY_PROPERTY_HOST_CACHED_BIT, odd | local, UINT32_MAX);
+    if (t->readback == UINT32_MAX)
+        t->readback = find_type(memory, host | VK_MEMORY_PROPERTY_HOST_CACHED_BIT, odd, UINT32_MAX);
+    if (t->readback == UINT32_MAX) t->readback = t->staging;
+    if (t->device == UINT32_MAX || t->staging == UINT32_MAX)
+        refuse(&c->info, "it has no memory type that the host can write");
+    c->info.direct_writes = t->device_is_mapped;
+}
+
+static void judge_queues(candidate *c, const rl_vk_api *api)
+{
+    VkQueueFamilyProperties families[32];
+    uint32_t n = RL_COUNT_OF(families);
+    api->GetPhysicalDeviceQueueFamilyProperties(c->physical, &n, families);
+    c->compute_family = UINT32_MAX;
+    for (uint32_t i = 0; i < n && c->compute_family == UINT32_MAX; i++)
+        if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) && families[i].queueCount)
+            c->compute_family = i;
+    if (c->compute_family == UINT32_MAX) {
+        refuse(&c->info, "it has no compute queue");
+        return;
+    }
+    if (families[c->compute_family].timestampValidBits < 36) c->info.timestamp_ns = 0;
+
+    /* Copies go to a family made for them, else to a second queue, else share the one. */
+    c->transfer_family = c->compute_family;
+    c->transfer_index = families[c->compute_family].queueCount > 1 ? 1 : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        VkQueueFlags flags = families[i].queueFlags;
+        if (i == c->compute_family || !families[i].queueCount) continue;
+        if (!(flags & VK_QUEUE_TRANSFER_BIT)) continue;
+        if (flags & (VK_QUEUE_GRAPHICS_BIT | VK_QUEUE_COMPUTE_BIT)) continue;
+        c->transfer_family = i;
+        c->transfer_index = 0;
+        break;
+    }
+    c->info.second_queue = c->transfer_family != c->compute_family || c->transfer_index;
+}
+
+static void judge_limits(candidate *c, const VkPhysicalDeviceProperties *properties,
+                         const VkPhysicalDeviceSubgroupProperties *subgroup)
+{
+    const VkPhysicalDeviceLimits *limits = &properties->limits;
+    rl_vk_device_info *info = &c->info;
+    const VkSubgroupFeatureFlags need = VK_SUBGROUP_FEATURE_BASIC_BIT |
+                                        VK_SUBGROUP_FEATURE_ARITHMETIC_BIT |
+                                        VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
+    if (properties->apiVersion < VK_API_VERSION_1_2)
+        refuse(info, "its driver offers Vulkan %u.%u, and 1.2 is needed",
+               VK_API_VERSION_MAJOR(properties->apiVersion),
+               VK_API_VERSION_MINOR(properties->apiVersion));
+    if (limits->maxComputeSharedMemorySize < 32768)
+        refuse(info, "it has %u bytes of shared memory, and 32768 are needed",
+               limits->maxComputeSharedMemorySize);
+    if (limits->maxComputeWorkGroupInvocations < 256)
+        refuse(info, "its workgroups hold %u invocations, and 256 are needed",
+               limits->maxComputeWorkGroupInvocations);
+    if (limits->maxPushConstantsSize < 128)
+        refuse(info, "it has %u bytes of push constants, and 128 are needed",
+               limits->maxPushConstantsSize);
+    if ((subgroup->supportedOperations & need) != need ||
+        !(subgroup->supportedStages & VK_SHADER_STAGE_COMPUTE_BIT))
+        refuse(info, "its compute shaders lack subgroup arithmetic or shuffles");
+    if (info->subgroup_min < 4 || info->subgroup_max > 128)
+        refuse(info, "its subgroups have %u to %u lanes; 4 to 128 are supported",
+               info->subgroup_min, info->subgroup_max);
+}
+
+static void judge_features(candidate *c, const rl_vk_api *api)
+{
+    VkPhysicalDeviceVulkan12Features v12 = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+    };
+    VkPhysicalDeviceFeatures2 features = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+        .pNext = &v12,
+    };
+    api->GetPhysicalDeviceFeatures2(c->physical, &features);
+    if (!v12.bufferDeviceAddress) refuse(&c->info, "it lacks buffer device addresses");
+    if (!v12.timelineSemaphore) refuse(&c->info, "it lacks timeline semaphores");
+    if (!features.features.shaderInt64) refuse(&c->info, "its shaders lack 64-bit integers");
+    c->info.float16 = v12.shaderFloat16;
+}
+
+static rl_status judge(candidate *c, const rl_vk_api *api, rl_error *err)
+{
+    rl_vk_device_info *info = &c->info;
+    VkPhysicalDeviceProperties2 properties = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+    };
+    /* A 1.0 or 1.1 device must not see structures it does not know: ask for the version first. */
+    api->GetPhysicalDeviceProperties2(c->physical, &properties);
+    VkPhysicalDeviceProperties *base = &properties.properties;
+    snprintf(info->name, sizeof info->name, "%s", base->deviceName);
+    info->vulkan_version = base->apiVersion;
+    info->vendor = base->vendorID;
+    info->device = base->deviceID;
+    switch (base->deviceType) {
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: info->kind = RL_VK_DISCRETE; break;
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: info->kind = RL_VK_INTEGRATED; break;
+    case VK_PHYSICAL_DEVICE_TYPE_CPU: info->kind = RL_VK_SOFTWARE; break;
+    default: info->kind = RL_VK_VIRTUAL; break;
+    }
+    info->shared_bytes = base->limits.maxComputeSharedMemorySize;
+    info->workgroup_size = base->limits.maxComputeWorkGroupInvocations;
+    if (base->apiVersion < VK_API_VERSION_1_2) {
+        refuse(info, "its driver offers Vulkan %u.%u, and 1.2 is needed",
+               VK_API_VERSION_MAJOR(base->apiVersion), VK_API_VERSION_MINOR(base->apiVersion));
+        return RL_OK;
+    }
+
+    VkExtensionProperties *have = malloc(MAX_EXTENSIONS * sizeof *have);
+    if (!have) return rl_fail(err, RL_NOMEM, "no memory to list the extensions of %s", info->name);
+    uint32_t n_have = MAX_EXTENSIONS;
+    VkResult r = api->EnumerateDeviceExtensionProperties(c->physical, NULL, &n_have, have);
+    if (r != VK_SUCCESS && r != VK_INCOMPLETE) {
+        free(have);
+        return rl_vk_fail(err, r, "vkEnumerateDeviceExtensionProperties", info->name);
+    }
+    info->memory_budget = has_extension(have, n_have, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+    info->matrix_units = has_extension(have, n_have, "VK_KHR_cooperative_matrix");
+    c->portability_subset = has_extension(have, n_have, "VK_KHR_portability_subset");
+    c->size_control = has_extension(have, n_have, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
+    free(have);
+
+    VkPhysicalDeviceSubgroupSizeControlPropertiesEXT sizes = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES_EXT,
+    };
+    VkPhysicalDeviceMaintenance3Properties allocation = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES,
+        .pNext = c->size_control ? &sizes : NULL,
+    };
+    VkPhysicalDeviceSubgroupProperties subgroup = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES,
+        .pNext = &allocation,
+    };
+    VkPhysicalDeviceDriverProperties driver = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES,
+        .pNext = &subgroup,
+    };
+    VkPhysicalDeviceIDProperties ids = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES,
+        .pNext = &driver,
+    };
+    properties.pNext = &ids;
+    api->GetPhysicalDeviceProperties2(c->physical, &properties);
+    snprintf(info->driver, sizeof info->driver, "%.120s %.120s", driver.driverName,
+             driver.driverInfo);
+    memcpy(info->driver_uuid, ids.driverUUID, sizeof info->driver_uuid);
+    info->allocation_bytes = allocation.maxMemoryAllocationSize;
+    info->subgroup_size = info->subgroup_min = info->subgroup_max = subgroup.subgroupSize;
+    if (c->size_control && sizes.minSubgroupSize) {
+        info->subgroup_min = sizes.minSubgroupSize;
+        info->subgroup_max = sizes.maxSubgroupSize;
+    }
+    info->timestamp_ns = base->limits.timestampPeriod;
+
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT,
+    };
+    VkPhysicalDeviceMemoryProperties2 memory = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+        .pNext = info->memory_budget ? &budget : NULL,
+    };
+    api->GetPhysicalDeviceMemoryProperties2(c->physical, &memory);
+    judge_limits(c, base, &subgroup);
+    judge_features(c, api);
+    judge_queues(c, api);
+    judge_memory(c, &memory.memoryProperties, &budget);
+    info->usable = !info->why_not[0];
+    return RL_OK;
+}
+
+/* All devices of the instance, judged. *out: free(). */
+static rl_status list_candidates(const rl_vk_device *device, candidate **out, uint32_t *count,
+                                 rl_error *err)
+{
+    VkPhysicalDevice handles[64];
+    uint32_t n = RL_COUNT_OF(handles);
+    *out = NULL;
+    *count = 0;
+    VkResult r = device->api.EnumeratePhysicalDevices(device->instance, &n, handles);
+    /* The loader says "initialization failed" when it has drivers but none finds its hardware. */
+    if (r == VK_ERROR_INITIALIZATION_FAILED) return RL_OK;
+    if (r != VK_SUCCESS && r != VK_INCOMPLETE)
+        return rl_vk_fail(err, r, "vkEnumeratePhysicalDevices", "(none yet)");
+    candidate *list = calloc(n ? n : 1, sizeof *list);
+    if (!list) return rl_fail(err, RL_NOMEM, "no memory to list %u Vulkan devices", n);
+    for (uint32_t i = 0; i < n; i++) {
+        list[i].physical = handles[i];
+        rl_status status = judge(&list[i], &device->api, err);
+        if (status) {
+            free(list);
+            return status;
+        }
+    }
+    *out = list;
+    *count = n;
+    return RL_OK;
+}
+
+rl_status rl_vk_device_list(rl_vk_device_info **out, uint32_t *count, const rl_vk_hook *hook,
+                            rl_error *err)
+{
+    RL_ASSERT(out && count);
+    *out = NULL;
+    *count = 0;
+    candidate *list = NULL;
+    uint32_t n = 0;
+    rl_vk_device *device = calloc(1, sizeof *device);
+    if (!device) return rl_fail(err, RL_NOMEM, "no memory to list Vulkan devices");
+    rl_status status = create_instance(device, hook, err);
+    if (!status) status = list_candidates(device, &list, &n, err);
+    if (!status) {
+        *out = calloc(n ? n : 1, sizeof **out);
+        if (*out) {
+            for (uint32_t i = 0; i < n; i++)
+                (*out)[i] = list[i].info;
+            *count = n;
+        } else {
+            status = rl_fail(err, RL_NOMEM, "no memory to list %u Vulkan devices", n);
+        }
+    }
+    free(list);
+    rl_vk_device_close(device);
+    return status;
+}
+
+/* ---- the choice -------------------------------------------------------------------------------- */
+
+static bool contains_any_case(const char *text, const char *part)
+{
+    size_t n = strlen(part);
+    for (; *text; text++) {
+        size_t i = 0;
+        while (i < n && text[i] &&
+               tolower((unsigned char)text[i]) == tolower((unsigned char)part[i]))
+            i++;
+        if (i == n) return true;
+    }
+    return false;
+}
+
+static const candidate *choose_named(const candidate *list, uint32_t n, const char *wanted,
+                                     rl_status *status, rl_error *err)
+{
+    const candidate *found = NULL;
+    char *end;
+    unsigned long index = strtoul(wanted, &end, 10);
+    if (isdigit((unsigned char)wanted[0]) && !*end) {
+        if (index >= n) {
+            *status = rl_fail(err, RL_DEVICE, "there is no device %s (Vulkan lists %u)", wanted, n);
+            return NULL;
+        }
+        found = &list[index];
+    } else {
+        for (uint32_t i = 0; i < n; i++) {
+            if (!contains_any_case(list[i].info.name, wanted)) continue;
+            if (!found || (!found->info.usable && list[i].info.usable)) found = &list[i];
+        }
+        if (!found) {
+            *status = rl_fail(err, RL_DEVICE, "no Vulkan device is named like \"%s\"", wanted);
+            return NULL;
+        }
+    }
+    if (!found->info.usable) {
+        *status = rl_fail(err, RL_DEVICE, "device %s cannot be used: %s", found->info.name,
+                          found->info.why_not);
+        return NULL;
+    }
+    return found;
+}
+
+static const candidate *choose(const candidate *list, uint32_t n, const rl_vk_open_params *params,
+                               rl_status *status, rl_error *err)
+{
+    *status = RL_OK;
+    if (params->device) return choose_named(list, n, params->device, status, err);
+    const candidate *best = NULL, *software = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        const rl_vk_device_info *info = &list[i].info;
+        if (!info->usable) continue;
+        if (info->kind == RL_VK_SOFTWARE && !params->allow_software) {
+            software = &list[i];
+            continue;
+        }
+        if (!best || info->kind < best->info.kind ||
+            (info->kind == best->info.kind && info->memory_bytes > best->info.memory_bytes))
+            best = &list[i];
+    }
+    if (best) return best;
+    if (!n)
+        *status = rl_fail(err, RL_DEVICE, "there is no Vulkan device");
+    else if (!software)
+        *status = rl_fail(err, RL_DEVICE, "no Vulkan device can be used; %s: %s", list[0].info.name,
+                          list[0].info.why_not);
+    else
+        *status =
+            rl_fail(err, RL_DEVICE,
+                    "the only usable Vulkan device is a software one (%s); ask for it by name",
+                    software->info.name);
+    return NULL;
+}
+
+static rl_status create_device(rl_vk_device *device, const candidate *c, const rl_vk_hook *hook,
+                               rl_error *err)
+{
+    const float priorities[2] = { 1.0f, 1.0f };
+    VkDeviceQueueCreateInfo queues[2] = {
+        { .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+          .queueFamilyIndex = c->compute_family,
+          .queueCount = c->transfer_family == c->compute_family ? c->transfer_index + 1 : 1,
+          .pQueuePriorities = priorities },
+        { .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+          .queueFamilyIndex = c->transfer_family,
+          .queueCount = 1,
+          .pQueuePriorities = priorities },
+    };
+    const char *extensions[2];
+    uint32_t n_extensions = 0;
+    if (c->portability_subset) extensions[n_extensions++] = "VK_KHR_portability_subset";
+    if (c->info.memory_budget) extensions[n_extensions++] = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
+    VkPhysicalDeviceVulkan12Features v12 = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+        .bufferDeviceAddress = VK_TRUE,
+        .timelineSemaphore = VK_TRUE,
+        .shaderFloat16 = c->info.float16,
+    };
+    VkDeviceCreateInfo info = {
+        .sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+        .pNext = &v12,
+        .queueCreateInfoCount = c->transfer_family == c->compute_family ? 1 : 2,
+        .pQueueCreateInfos = queues,
+        .enabledExtensionCount = n_extensions,
+        .ppEnabledExtensionNames = extensions,
+        .pEnabledFeatures = &(VkPhysicalDeviceFeatures){ .shaderInt64 = VK_TRUE },
+    };
+    VkResult r = device->api.CreateDevice(c->physical, &info, NULL, &device->handle);
+    if (r != VK_SUCCESS) {
+        device->handle = VK_NULL_HANDLE;
+        return rl_vk_fail(err, r, "vkCreateDevice", c->info.name);
+    }
+    rl_status status = rl_vk_api_load_device(&device->api, device->handle, hook, err);
+    if (status) return status;
+    device->compute.family = c->compute_family;
+    device->transfer.family = c->transfer_family;
+    device->compute.lock = &device->locks[0];
+    device->transfer.lock = c->info.second_queue ? &device->locks[1] : &device->locks[0];
+    device->api.GetDeviceQueue(device->handle, c->compute_family, 0, &device->compute.handle);
+    device->api.GetDeviceQueue(device->handle, c->transfer_family, c->transfer_index,
+                               &device->transfer.handle);
+    return RL_OK;
+}
+
+rl_status rl_vk_device_open(rl_vk_device **out, const rl_vk_open_params *params, rl_error *err)
+{
+    RL_ASSERT(out && params);
+    *out = NULL;
+    candidate *list = NULL;
+    uint32_t n = 0;
+    rl_vk_device *device = calloc(1, sizeof *device);
+    if (!device) return rl_fail(err, RL_NOMEM, "no memory for a Vulkan device");
+    pthread_mutex_init(&device->locks[0], NULL);
+    pthread_mutex_init(&device->locks[1], NULL);
+    rl_status status = create_instance(device, params->hook, err);
+    if (status) goto done;
+    status = list_candidates(device, &list, &n, err);
+    if (status) goto done;
+    const candidate *chosen = choose(list, n, params, &status, err);
+    if (status) goto done;
+    device->physical = chosen->physical;
+    device->info = chosen->info;
+    device->types = chosen->types;
+    status = create_device(device, chosen, params->hook, err);
+    if (status) goto done;
+    *out = device;
+    device = NULL;
+done:
+    free(list);
+    rl_vk_device_close(device);
+    return status;
+}
+
+void rl_vk_device_close(rl_vk_device *device)
+{
+    if (!device) return;
+    const rl_vk_api *api = &device->api;
+    /* A table that was not filled to the end lacks the function that would undo the creation. */
+    if (device->handle && api->DestroyDevice) api->DestroyDevice(device->handle, NULL);
+    if (device->messenger && api->DestroyDebugUtilsMessengerEXT)
+        api->DestroyDebugUtilsMessengerEXT(device->instance, device->messenger, NULL);
+    if (device->instance && api->DestroyInstance) api->DestroyInstance(device->instance, NULL);
+    pthread_mutex_destroy(&device->locks[0]);
+    pthread_mutex_destroy(&device->locks[1]);
+    free(device);
+}
+
+/* ---- small things ------------------------------------------------------------------------------ */
+
+uint32_t rl_vk_device_messages(const rl_vk_device *device)
+{
+    return atomic_load(&((rl_vk_device *)device)->n_validation_messages);
+}
+
+uint64_t rl_vk_device_budget(const rl_vk_device *device)
+{
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT,
+    };
+    VkPhysicalDeviceMemoryProperties2 memory = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+        .pNext = device->info.memory_budget ? &budget : NULL,
+    };
+    if (!device->info.memory_budget) return device->info.memory_bytes;
+    device->api.GetPhysicalDeviceMemoryProperties2(device->physical, &memory);
+    uint32_t heap = memory.memoryProperties.memoryTypes[device->types.device].heapIndex;
+    return budget.heapBudget[heap] > budget.heapUsage[heap]
+               ? budget.heapBudget[heap] - budget.heapUsage[heap]
+               : 0;
+}
+
+rl_status rl_vk_check(rl_vk_device *device, VkResult result, const char *call, rl_error *err)
+{
+    if (result == VK_SUCCESS) return RL_OK;
+    if (result == VK_ERROR_DEVICE_LOST) atomic_store(&device->lost, true);
+    return rl_vk_fail(err, result, call, device->info.name);
+}
+
+void rl_vk_name(rl_vk_device *device, VkObjectType type, uint64_t object, const char *format, ...)
+{
+    if (!device->api.SetDebugUtilsObjectNameEXT || !object) return;
+    char name[96];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    VkDebugUtilsObjectNameInfoEXT info = {
+        .sType = VK_STRUCTURE_TYPE_DEBUG_UTILS_OBJECT_NAME_INFO_EXT,
+        .objectType = type,
+        .objectHandle = object,
+        .pObjectName = name,
+    };
+    device->api.SetDebugUtilsObjectNameEXT(device->handle, &info);
+}

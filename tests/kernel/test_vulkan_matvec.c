@@ -1,0 +1,185 @@
+/* test_vulkan_matvec.c - products of single tokens with weights of every type, against plain C.
+ *
+ * Weights are the blocks of tests/fixtures/quants laid out anew as matrices of odd shapes, so every
+ * code of every type takes part; the reference decodes them with quant/ and sums in double. */
+#include "support/test.h"
+
+#ifdef RL_HAVE_VULKAN
+#include <math.h>
+
+#include "quant/quant.h"
+#include "support/vulkan.h"
+
+/* f32 sums of exactly decoded weights: the worst seen is 6e-7 of the sum of magnitudes. */
+#define BOUND 2e-6
+
+typedef struct matrix {
+    const rl_quant_info *info;
+    uint32_t rows, cols;
+    uint8_t *blocks;
+    size_t bytes;
+    float *values; /* [rows][cols] */
+} matrix;
+
+/* A matrix of the type's fixture blocks, from block `skip` on, again and again. */
+static matrix make_matrix(uint32_t type, uint32_t rows, uint32_t cols, size_t skip)
+{
+    matrix m = { .info = rl_quant_find(type), .rows = rows, .cols = cols };
+    size_t have = 0, n_blocks = (size_t)rows * cols / m.info->block, size = m.info->block_bytes;
+    uint8_t *source = rl_test_read(rl_test_fixture("quants/%s.blocks", m.info->name), &have);
+    have /= size;
+    m.bytes = n_blocks * size;
+    m.blocks = malloc(m.bytes);
+    m.values = malloc((size_t)rows * cols * sizeof *m.values);
+    assert_true(m.blocks && m.values && cols % m.info->block == 0);
+    for (size_t i = 0; i < n_blocks; i++)
+        memcpy(m.blocks + i * size, source + (i + skip) % have * size, size);
+    rl_quant_decode(m.info, m.blocks, (size_t)rows * cols, m.values);
+    /* The floating types of the fixture hold values up to 1e38, whose products overflow. */
+    if (m.info->block == 1) {
+        for (size_t i = 0; i < (size_t)rows * cols; i++)
+            if (!(fabsf(m.values[i]) < 1e6f && fabsf(m.values[i]) > 1e-6f)) {
+                memset(m.blocks + i * size, 0, size);
+                m.values[i] = 0;
+            }
+    }
+    free(source);
+    return m;
+}
+
+static void free_matrix(matrix *m)
+{
+    free(m->blocks);
+    free(m->values);
+}
+
+static float *random_vector(uint32_t n, uint64_t seed)
+{
+    float *x = malloc(n * sizeof *x);
+    assert_non_null(x);
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = rl_test_random_normal(&seed);
+    return x;
+}
+
+/* sum w x and sum |w x| of one row. */
+static double dot(const float *w, const double *x, uint32_t n, double *magnitude)
+{
+    double sum = 0;
+    *magnitude = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        sum += w[i] * x[i];
+        *magnitude += fabs(w[i] * x[i]);
+    }
+    return sum;
+}
+
+static void check(const char *what, uint32_t row, double have, double want, double magnitude)
+{
+    if (!(fabs(have - want) <= BOUND * magnitude + 1e-30))
+        fail_msg("%s row %u: %.9g, expected %.9g +- %.3g", what, row, have, want,
+                 BOUND * magnitude);
+}
+
+static double silu(double x)
+{
+    return x / (1 + exp(-x));
+}
+
+/* One dense product. wide: teams of many rows, as on a device that is easily filled. */
+static void check_shape(uint32_t type, uint32_t rows, uint32_t cols, uint32_t input, bool add,
+                        bool wide)
+{
+    rl_test_gpu *gpu = rl_test_gpu_begin();
+    rl_error err;
+    matrix m = make_matrix(type, rows, cols, rows);
+    float *x = random_vector(cols, 1), *aux = random_vector(cols, 2),
+          *plus = random_vector(rows, 3);
+    float *y = calloc(rows, sizeof *y);
+    double *xd = malloc(cols * sizeof *xd), squares = 0;
+    assert_true(y && xd);
+    const float eps = 1e-6f;
+    for (uint32_t i = 0; i < cols; i++)
+        squares += (double)x[i] * x[i];
+    for (uint32_t i = 0; i < cols; i++) {
+        xd[i] = x[i];
+        if (input == RL_INPUT_NORM) xd[i] *= aux[i] / sqrt(squares / cols + eps);
+        if (input == RL_INPUT_SWIGLU) xd[i] = silu(x[i]) * aux[i];
+    }
+    rl_vk_span gw = rl_test_gpu_put(gpu, m.blocks, m.bytes);
+    rl_vk_span gx = rl_test_gpu_put(gpu, x, cols * sizeof *x);
+    rl_vk_span ga = rl_test_gpu_put(gpu, aux, cols * sizeof *aux);
+    rl_vk_span gp = rl_test_gpu_put(gpu, plus, rows * sizeof *plus);
+    rl_vk_span gy = rl_test_gpu_put(gpu, NULL, rows * sizeof *y);
+    rl_vk_matvec op = { .type = type,
+                        .input = input,
+                        .add = add,
+                        .n_ranks = 1,
+                        .n_tokens = 1,
+                        .push = { .w = gw.address,
+                                  .x = gx.address,
+                                  .aux = ga.address,
+                                  .y = gy.address,
+                                  .add = gp.address,
+                                  .cols = cols,
+                                  .rows = rows,
+                                  .eps = eps } };
+    uint32_t lanes = gpu->ops.lanes;
+    if (wide) gpu->ops.lanes = 1;
+    assert_ok(rl_vk_op_matvec(&gpu->ops, &gpu->cmd, &op, &err));
+    gpu->ops.lanes = lanes;
+    rl_test_gpu_get(gpu, &gy, y, rows * sizeof *y);
+    for (uint32_t r = 0; r < rows; r++) {
+        double magnitude, want = dot(m.values + (size_t)r * cols, xd, cols, &magnitude);
+        check(m.info->name, r, y[r], add ? want + plus[r] : want,
+              magnitude + (add ? fabs(plus[r]) : 0));
+    }
+    rl_test_gpu_end(gpu);
+    free_matrix(&m);
+    free(x);
+    free(aux);
+    free(plus);
+    free(y);
+    free(xd);
+}
+
+static void sweep(uint32_t type)
+{
+    const rl_quant_info *info = rl_quant_find(type);
+    assert_non_null(info);
+    uint32_t unit = info->block > 32 ? info->block : 32;
+    check_shape(type, 131, 512, RL_INPUT_PLAIN, false, false); /* every code of the type */
+    check_shape(type, 5, 3 * unit, RL_INPUT_NORM, true, false);
+    if (type != RL_QUANT_F32 && type != RL_QUANT_Q4_K && type != RL_QUANT_IQ1_M) return;
+    check_shape(type, 1, unit, RL_INPUT_PLAIN, false, true);
+    check_shape(type, 33, 2 * unit, RL_INPUT_SWIGLU, true, false);
+    check_shape(type, 3, 2048 + (unit < 256 ? 32 : 0), RL_INPUT_NORM, true, true);
+}
+
+#define RL_SHADER(OP, file, push)
+#define RL_SHADER_PER_TYPE(OP, file, push)
+#define RL_SHADER_TYPE(NAME, name, id)                                                             \
+    static void vulkan_matvec_##name(void **state)                                                 \
+    {                                                                                              \
+        (void)state;                                                                               \
+        sweep(id);                                                                                 \
+    }
+#include "backend/vulkan/shaders.list"
+#undef RL_SHADER_TYPE
+#define RL_SHADER_TYPE(NAME, name, id) RL_TEST(vulkan, matvec_##name),
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+#include "backend/vulkan/shaders.list"
+    };
+    return rl_test_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+}
+#else
+static void vulkan_matvec(void **state)
+{
+    (void)state;
+    rl_test_skip("built without the Vulkan backend");
+}
+RL_TEST_MAIN(RL_TEST(vulkan, matvec))
+#endif

@@ -1,0 +1,22 @@
+# The kernels of the Vulkan backend once more, with the lanes of the software device set to 4, 8, 16,
+# and every shader through the translator that Apple GPUs depend on.
+get_property(RL_SPIRV_FILES GLOBAL PROPERTY RL_SPIRV_FILES)
+if(RL_SPIRV_FILES)
+  foreach(bits 128 512)
+    foreach(name matvec_f32 matvec_q4_k matvec_iq1_m)
+      set(test kernel.vulkan_lanes.${name}_width_${bits})
+      add_test(NAME ${test} COMMAND kernel_test_vulkan_matvec vulkan.${name})
+      set_tests_properties(${test} PROPERTIES LABELS kernel TIMEOUT 600 SKIP_RETURN_CODE 77
+        ENVIRONMENT "LP_NATIVE_VECTOR_WIDTH=${bits}")
+    endforeach()
+  endforeach()
+  find_program(RL_SPIRV_CROSS spirv-cross)
+  if(RL_SPIRV_CROSS)
+    foreach(file ${RL_SPIRV_FILES})
+      get_filename_component(name ${file} NAME_WE)
+      add_test(NAME kernel.shader_to_metal.${name}
+        COMMAND ${RL_SPIRV_CROSS} --msl --msl-version 30000 --output ${file}.metal ${file})
+      set_tests_properties(kernel.shader_to_metal.${name} PROPERTIES LABELS kernel)
+    endforeach()
+  endif()
+endif()
