@@ -17,7 +17,8 @@
     X(logits)                                                                                      \
     X(perplexity)                                                                                  \
     X(parity)                                                                                      \
-    X(bench)
+    X(bench)                                                                                       \
+    X(synth)
 
 #define X(name) extern const cli_command cli_##name;
 CLI_COMMANDS(X)
