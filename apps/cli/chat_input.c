@@ -79,6 +79,8 @@ static bool open_edit(cli_input *input)
 static cli_line read_edited(cli_input *input, const char **line, size_t *bytes)
 {
     int count = 0;
+    /* Before the prompt shows, so that a Ctrl-D right behind it is a key and not the tty's. */
+    el_set(input->edit, EL_PREP_TERM, 1);
     const char *text = el_gets(input->edit, &count);
     if (cli_interrupts()) {
         el_reset(input->edit);
