@@ -418,15 +418,6 @@ static void tokenizer_serves_many_threads(void **state)
     rl_tokenizer_close(tokenizer);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define INSTRUMENTED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||                         \
-    __has_feature(undefined_behavior_sanitizer)
-#define INSTRUMENTED 1
-#endif
-#endif
-
 static double cpu_seconds(void)
 {
     struct timespec now;
@@ -468,7 +459,7 @@ static double megabytes_per_second(const rl_tokenizer *tokenizer, const rl_text_
 static void tokenizer_is_fast(void **state)
 {
     (void)state;
-#if defined(INSTRUMENTED) || !defined(__OPTIMIZE__)
+#if defined(RL_TEST_INSTRUMENTED) || !defined(__OPTIMIZE__)
     rl_test_skip("speed means nothing in an instrumented or unoptimised build");
 #endif
     rl_error err = { "" };
