@@ -149,6 +149,8 @@ void rl_session_get_stats(const rl_session *s, rl_session_stats *out)
     out->hits = f.hits;
     out->misses = f.misses;
     out->evictions = f.evictions;
+    out->bytes_read = rl_experts_get_figures(x).decode_bytes;
+    out->wait_ns = rl_experts_get_figures(x).decode_wait_ns;
     rl_cache_census census = rl_cache_count(cache, RL_CACHE_NONE);
     out->slots_all = census.slots;
     out->slots_used = census.resident;

@@ -233,7 +233,7 @@ rl_status rl_decoder_run(rl_decoder *d, const rl_forward *f, rl_error *err)
     rl_decode_path path = choose(d);
     bool missed = false;
     rl_status status;
-    uint64_t start = rl_clock_ns(), load_start = rl_experts_load_ns(e->experts);
+    uint64_t start = rl_clock_ns(), load_start = rl_experts_get_figures(e->experts).wait_ns;
     d->n_touched = 0;
     if (path == RL_PATH_SYNC) {
         status = run_sync(d, f, err);
@@ -245,7 +245,8 @@ rl_status rl_decoder_run(rl_decoder *d, const rl_forward *f, rl_error *err)
         if (!status && missed) status = run_sync(d, f, err);
     }
     if (status) return status;
-    uint64_t loading = rl_experts_load_ns(e->experts) - load_start, all = rl_clock_ns() - start;
+    uint64_t loading = rl_experts_get_figures(e->experts).wait_ns - load_start;
+    uint64_t all = rl_clock_ns() - start;
     learn(d, path, all > loading ? all - loading : 0);
     d->tokens++;
     return RL_OK;

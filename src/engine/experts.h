@@ -1,13 +1,13 @@
 /* experts.h - the routed experts of a model: the pool, the cache over it, and who reads what when.
  *
- * Connects the three parts that do not know each other: the cache (which expert has which slot),
- * the backend (where slots are, how experts compute) and the file (where the bytes come from). The
- * cache's listener keeps the backend's residency table.
+ * Connects the parts that do not know each other: the cache (which expert has which slot), the
+ * backend (where slots are, how experts compute), the stream (how bytes arrive) and the file (where
+ * they come from). The cache's listener keeps the backend's residency table.
  *
  * For one layer of one batch, rl_experts_run() groups the tokens by expert, so that every expert is
- * read and walked once, asks the cache for all of them, computes the shared expert and those in
- * memory while the others are read, and computes the rest as they arrive. Results are kept apart
- * per (token, rank) by the backend: the order of arrival cannot change a bit.
+ * read and walked once, asks the cache for all of them, starts reading the missing ones, computes
+ * the shared expert and those in memory meanwhile, and the rest as they arrive. Results are kept
+ * apart per (token, rank) by the backend: the order of arrival cannot change a bit.
  *
  * Threads: as the engine, under its lock. */
 #ifndef RL_ENGINE_EXPERTS_H
@@ -15,8 +15,9 @@
 
 #include "engine/engine.h"
 
-/* Makes the plan, the pool of the backend and the cache. Needs engine->net.layers[].expert filled
- * (rl_experts_layout) and the backend attached. */
+/* Makes the plan (how many slots of which size fit the budget), the pool of the backend, the cache
+ * and the stream; reads every expert when all of them fit and params allow it. Needs
+ * engine->net.layers[].expert filled (rl_experts_layout) and the backend attached. */
 RL_MUST_CHECK rl_status rl_experts_create(rl_experts **out, rl_engine *engine,
                                           const rl_engine_params *params, rl_error *err);
 void rl_experts_destroy(rl_experts *experts); /* NULL is fine */
@@ -43,10 +44,16 @@ void rl_experts_unload(rl_experts *experts); /* fine when nothing is held */
 /* For a routed token: these experts [K] were used without asking, and count as used now. */
 void rl_experts_touch(rl_experts *experts, uint32_t layer, const uint32_t *ids);
 
-/* Time spent reading experts and waiting for them, since create. */
-uint64_t rl_experts_load_ns(const rl_experts *experts);
+/* Reading since create. `decode_` counts batches of one token only. */
+typedef struct rl_experts_figures {
+    uint64_t bytes, wait_ns;
+    uint64_t decode_bytes, decode_wait_ns;
+} rl_experts_figures;
+
+rl_experts_figures rl_experts_get_figures(const rl_experts *experts);
 
 const rl_cache_plan *rl_experts_plan(const rl_experts *experts);
 rl_cache *rl_experts_cache(rl_experts *experts);
+rl_residency *rl_experts_residency(rl_experts *experts);
 
 #endif

@@ -1,0 +1,308 @@
+/* experts_run.c - one layer's experts: reserve, read, compute, let go.
+ *
+ * All misses of a layer are in flight together; what is in memory is computed meanwhile, and what
+ * arrives is computed as it comes. The order in which slots are let go, and so the LRU order, is the
+ * order of the ids, whatever order they arrived in. */
+#include "engine/experts_internal.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+
+/* ---- who wants what -------------------------------------------------------------------------- */
+
+/* Groups the tokens by expert: a counting sort of ids [n][K]. */
+static void plan_groups(rl_experts *x, uint32_t layer, const uint32_t *ids, uint32_t n_tokens)
+{
+    const rl_shape *s = &x->engine->net.shape;
+    uint32_t n = n_tokens * s->n_expert_used;
+    memset(x->starts, 0, ((size_t)s->n_expert + 1) * sizeof *x->starts);
+    for (uint32_t i = 0; i < n; i++)
+        x->starts[ids[i] + 1]++;
+    x->layer = layer;
+    x->n_wanted = 0;
+    for (uint32_t e = 0; e < s->n_expert; e++) {
+        uint32_t count = x->starts[e + 1];
+        x->starts[e + 1] += x->starts[e];
+        if (!count) continue;
+        uint32_t w = x->n_wanted++;
+        x->ids[w] = e;
+        x->computed[w] = false;
+        x->states[w] = RL_EXPERT_UNHELD;
+        x->groups[w] =
+            (rl_expert_group){ .expert = e, .n = count, .assign = x->assign + x->starts[e] };
+    }
+    for (uint32_t i = 0; i < n; i++)
+        x->assign[x->starts[ids[i]]++] = i;
+}
+
+/* Starts the reads that the answers ask for, and notes where each expert stands. */
+static void take_answers(rl_experts *x)
+{
+    uint32_t n = 0;
+    for (uint32_t w = 0; w < x->n_wanted; w++) {
+        if (x->computed[w] || x->states[w] != RL_EXPERT_UNHELD) continue;
+        switch (x->answers[w].outcome) {
+        case RL_RESERVE_HIT: x->states[w] = RL_EXPERT_RESIDENT; break;
+        case RL_RESERVE_MISS:
+            x->states[w] = RL_EXPERT_LOADING;
+            rl_experts_request(x, x->answers[w].key, x->answers[w].slot, &x->misses[n++]);
+            break;
+        case RL_RESERVE_LOADING: /* read ahead, and needed now */
+            x->states[w] = RL_EXPERT_LOADING;
+            rl_stream_promote(x->stream, x->answers[w].slot);
+            break;
+        case RL_RESERVE_BUSY: break;
+        }
+    }
+    /* What the stream has no room for is given back and asked for again in the next wave. */
+    uint32_t accepted = n ? rl_stream_submit(x->stream, x->misses, n) : 0;
+    for (uint32_t i = accepted; i < n; i++)
+        for (uint32_t w = 0; w < x->n_wanted; w++)
+            if (x->ids[w] == x->misses[i].key.expert) {
+                rl_cache_abort(x->cache, x->answers[w].slot);
+                x->states[w] = RL_EXPERT_UNHELD;
+            }
+}
+
+/* ---- arrivals -------------------------------------------------------------------------------- */
+
+/* One answer of the stream goes to whoever waits for it: the layer under way, or the list of those
+ * read ahead. A failed read only matters to the layer under way. */
+static rl_status take_arrival(rl_experts *x, const rl_stream_done *done, const rl_error *why,
+                              rl_error *err)
+{
+    rl_status status = RL_OK;
+    if (done->status)
+        rl_cache_abort(x->cache, done->slot);
+    else
+        rl_cache_commit(x->cache, done->slot);
+    x->figures.bytes += done->bytes;
+    if (x->decoding) x->figures.decode_bytes += done->bytes;
+    for (uint32_t a = 0; a < x->n_ahead; a++)
+        if (x->ahead[a].key.layer == done->key.layer &&
+            x->ahead[a].key.expert == done->key.expert) {
+            x->ahead[a].loading = false;
+            if (done->status) x->ahead[a] = x->ahead[--x->n_ahead];
+            break;
+        }
+    for (uint32_t w = 0; w < x->n_wanted; w++)
+        if (x->layer == done->key.layer && x->ids[w] == done->key.expert &&
+            x->states[w] == RL_EXPERT_LOADING) {
+            x->states[w] = done->status ? RL_EXPERT_UNHELD : RL_EXPERT_RESIDENT;
+            if (done->status)
+                status = rl_fail(err, done->status, "expert %u of layer %u: %.400s",
+                                 done->key.expert, done->key.layer, why->text);
+        }
+    return status;
+}
+
+static bool any_loading(const rl_experts *x)
+{
+    for (uint32_t w = 0; w < x->n_wanted; w++)
+        if (x->states[w] == RL_EXPERT_LOADING) return true;
+    return false;
+}
+
+/* Takes what has arrived; with `wait`, at least one expert of the layer under way. */
+static rl_status take_arrivals(rl_experts *x, bool wait, rl_error *err)
+{
+    rl_status status = RL_OK;
+    rl_stream_done done;
+    rl_error why = { "" };
+    uint64_t start = rl_clock_ns();
+    bool waited = false;
+    while (!status && any_loading(x)) {
+        bool arrived = rl_stream_poll(x->stream, &done, &why);
+        if (!arrived && wait && !waited) arrived = rl_stream_wait(x->stream, &done, &why);
+        if (!arrived) break;
+        waited = waited || done.key.layer == x->layer;
+        status = take_arrival(x, &done, &why, err);
+    }
+    if (wait) {
+        uint64_t spent = rl_clock_ns() - start;
+        x->figures.wait_ns += spent;
+        if (x->decoding) x->figures.decode_wait_ns += spent;
+    }
+    return status;
+}
+
+/* ---- computing and letting go ---------------------------------------------------------------- */
+
+/* Computes every expert that is in memory and not done yet. */
+static rl_status compute_resident(rl_experts *x, rl_error *err)
+{
+    rl_engine *e = x->engine;
+    uint32_t n = 0;
+    for (uint32_t w = 0; w < x->n_wanted; w++)
+        if (!x->computed[w] && x->states[w] == RL_EXPERT_RESIDENT) x->ready[n++] = x->groups[w];
+    if (!n) return RL_OK;
+    rl_status status = e->ops->moe_experts(e->be, x->layer, x->ready, n, err);
+    if (status) return status;
+    for (uint32_t w = 0; w < x->n_wanted; w++)
+        if (x->states[w] == RL_EXPERT_RESIDENT) x->computed[w] = true;
+    return RL_OK;
+}
+
+/* Ends every reservation of the layer. Reads still in flight (after a failure) are waited for: the
+ * slots they fill cannot be anybody else's before. */
+static void release_all(rl_experts *x)
+{
+    rl_error ignored;
+    while (any_loading(x))
+        (void)take_arrivals(x, true, &ignored);
+    for (uint32_t w = 0; w < x->n_wanted; w++) {
+        if (x->states[w] == RL_EXPERT_RESIDENT)
+            rl_cache_release(x->cache, x->answers[w].slot, RL_RELEASE_USED);
+        x->states[w] = RL_EXPERT_UNHELD;
+    }
+}
+
+/* More experts than slots: lets go of what is computed, and asks for what found no slot. A device
+ * may still be reading the old ones: it is drained first. */
+static rl_status next_wave(rl_experts *x, rl_error *err)
+{
+    rl_engine *e = x->engine;
+    rl_status status = e->ops->drain ? e->ops->drain(e->be, err) : RL_OK;
+    if (status) return status;
+    release_all(x);
+    for (uint32_t w = 0; w < x->n_wanted; w++)
+        if (!x->computed[w])
+            rl_cache_reserve(x->cache, (rl_expert_key){ x->layer, x->ids[w] }, &x->answers[w]);
+    take_answers(x);
+    return RL_OK;
+}
+
+static bool all_computed(const rl_experts *x)
+{
+    for (uint32_t w = 0; w < x->n_wanted; w++)
+        if (!x->computed[w]) return false;
+    return true;
+}
+
+/* ---- reading ahead --------------------------------------------------------------------------- */
+
+/* The layer that they were read for has reserved what it wants. */
+static void release_ahead(rl_experts *x)
+{
+    uint32_t kept = 0;
+    for (uint32_t a = 0; a < x->n_ahead; a++)
+        if (x->ahead[a].loading && !rl_key_is_none(x->ahead[a].key))
+            x->ahead[kept++] = x->ahead[a]; /* wrong guesses still on their way */
+        else
+            rl_cache_release(x->cache, x->ahead[a].slot, RL_RELEASE_UNUSED);
+    x->n_ahead = kept;
+}
+
+/* Asks the next layer's router what it would choose now, and starts to read what is absent. Only
+ * when the pool has room for it beside two layers' experts. */
+static rl_status read_ahead(rl_experts *x, rl_error *err)
+{
+    rl_engine *e = x->engine;
+    uint32_t next = x->layer + 1, k = e->net.shape.n_expert_used, ids[RL_MAX_EXPERTS_USED];
+    if (!x->prefetch || next >= e->net.shape.n_layer) return RL_OK;
+    if (x->plan.class_slots[x->plan.layer_class[next]] < 4 * k) return RL_OK;
+    rl_status status = e->ops->route_ahead(e->be, next, ids, err);
+    if (status) return status;
+    for (uint32_t i = 0; i < k && x->n_ahead < RL_MAX_EXPERTS_USED; i++) {
+        rl_expert_key key = { next, ids[i] };
+        rl_reservation r;
+        if (!rl_slot_is_none(rl_cache_find(x->cache, key))) continue;
+        if (!rl_stream_room(x->stream)) break;
+        if (rl_cache_prefetch(x->cache, key, &r) != RL_RESERVE_MISS) {
+            if (r.outcome != RL_RESERVE_BUSY) rl_cache_release(x->cache, r.slot, RL_RELEASE_UNUSED);
+            continue;
+        }
+        rl_stream_request request;
+        rl_experts_request(x, key, r.slot, &request);
+        request.prefetch = true;
+        uint32_t accepted = rl_stream_submit(x->stream, &request, 1);
+        RL_ASSERT(accepted == 1);
+        x->ahead[x->n_ahead++] = (rl_expert_ahead){ .key = key, .slot = r.slot, .loading = true };
+    }
+    return RL_OK;
+}
+
+/* ---- one layer of one batch ------------------------------------------------------------------ */
+
+static void begin_layer(rl_experts *x, uint32_t layer, const uint32_t *ids, uint32_t n_tokens)
+{
+    plan_groups(x, layer, ids, n_tokens);
+    rl_cache_reserve_layer(x->cache, layer, x->ids, x->n_wanted, x->answers);
+    take_answers(x);
+    release_ahead(x);
+}
+
+rl_status rl_experts_run(rl_experts *x, uint32_t layer, const uint32_t *ids, uint32_t n_tokens,
+                         rl_error *err)
+{
+    rl_engine *e = x->engine;
+    begin_layer(x, layer, ids, n_tokens);
+    rl_status status = n_tokens == 1 ? read_ahead(x, err) : RL_OK;
+    if (!status) status = e->ops->moe_shared(e->be, layer, err);
+    while (!status) {
+        status = compute_resident(x, err);
+        if (status || all_computed(x)) break;
+        status = any_loading(x) ? take_arrivals(x, true, err) : next_wave(x, err);
+    }
+    release_all(x);
+    return status;
+}
+
+void rl_experts_begin(rl_experts *x, uint32_t n_tokens)
+{
+    x->decoding = n_tokens == 1;
+    rl_cache_set_phase(x->cache, x->decoding ? RL_CACHE_DECODE : RL_CACHE_PREFILL);
+}
+
+/* Nothing stays in flight or pinned between batches. */
+void rl_experts_end(rl_experts *x)
+{
+    rl_stream_done done;
+    rl_error why = { "" };
+    x->n_wanted = 0;
+    if (x->n_ahead) rl_stream_cancel(x->stream, true);
+    while (rl_stream_wait(x->stream, &done, &why))
+        (void)take_arrival(x, &done, &why, NULL);
+    release_ahead(x);
+}
+
+/* ---- for the routed steps -------------------------------------------------------------------- */
+
+rl_status rl_experts_load(rl_experts *x, uint32_t layer, const uint32_t *ids, rl_error *err)
+{
+    RL_ASSERT(!x->n_held);
+    begin_layer(x, layer, ids, 1);
+    rl_status status = RL_OK;
+    while (!status && any_loading(x))
+        status = take_arrivals(x, true, err);
+    if (status) {
+        release_all(x);
+        return status;
+    }
+    for (uint32_t w = 0; w < x->n_wanted; w++) {
+        RL_ASSERT(x->states[w] == RL_EXPERT_RESIDENT); /* a pool has room for a layer of a token */
+        x->held[w] = x->answers[w].slot;
+    }
+    x->n_held = x->n_wanted;
+    x->n_wanted = 0;
+    return RL_OK;
+}
+
+void rl_experts_unload(rl_experts *x)
+{
+    for (uint32_t i = 0; i < x->n_held; i++)
+        rl_cache_release(x->cache, x->held[i], RL_RELEASE_USED);
+    x->n_held = 0;
+}
+
+void rl_experts_touch(rl_experts *x, uint32_t layer, const uint32_t *ids)
+{
+    plan_groups(x, layer, ids, 1);
+    for (uint32_t w = 0; w < x->n_wanted; w++) {
+        bool resident = rl_cache_touch(x->cache, (rl_expert_key){ layer, x->ids[w] });
+        RL_ASSERT(resident);
+    }
+    x->n_wanted = 0;
+}
