@@ -141,6 +141,27 @@ INLINE row load_iq4_nl(const rl_block_iq4_nl *x)
     return u;
 }
 
+INLINE row load_mxfp4(const rl_block_mxfp4 *x)
+{
+    row u;
+    __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)rl_mxfp4_values));
+    int32_t e[8];
+    for (int j = 0; j < 4; j++) {
+        __m512i codes = two(nibbles32(x[2 * j].qs), nibbles32(x[2 * j + 1].qs));
+        u.w[j] = _mm512_shuffle_epi8(table, codes);
+        e[2 * j] = x[2 * j].e;
+        e[2 * j + 1] = x[2 * j + 1].e;
+    }
+    /* 2^(e - 128): the exponent field, and two subnormals at its end */
+    __m256i wide = _mm256_loadu_si256((const void *)e);
+    __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(wide, _mm256_set1_epi32(1)), 23);
+    __mmask8 small = _mm256_cmplt_epi32_mask(wide, _mm256_set1_epi32(2));
+    u.d = _mm256_castsi256_ps(
+        _mm256_mask_sllv_epi32(normal, small, _mm256_set1_epi32(0x00200000), wide));
+    u.m = _mm256_setzero_ps();
+    return u;
+}
+
 INLINE row load_iq4_xs(const rl_block_iq4_xs *x)
 {
     row u;
@@ -216,6 +237,7 @@ ROW8_KERNELS(q5_0, 8)
 ROW8_KERNELS(q5_1, 8)
 ROW8_KERNELS(q8_0, 8)
 ROW8_KERNELS(iq4_nl, 8)
+ROW8_KERNELS(mxfp4, 8)
 ROW8_KERNELS(iq4_xs, 1)
 
 INLINE void row8_row(const rl_wgt_row8 *w, uint32_t n_runs, const rl_cpu_tile *tile, uint32_t first,

@@ -33,7 +33,8 @@ typedef struct rl_cpu_kernels rl_cpu_kernels;
  * RL_INVALID for a name that does not exist, RL_UNSUPPORTED for one that the machine cannot run. */
 RL_MUST_CHECK rl_status rl_cpu_select(const rl_cpu_kernels **out, rl_error *err);
 
-/* All names this build knows: exact, scalar, avx2, ... For tests and messages. */
+/* All tables this build knows, for tests and messages: exact (several, the last usable one is
+ * meant), scalar, avx2, ... */
 uint32_t rl_cpu_kernels_count(void);
 const char *rl_cpu_kernels_name(uint32_t index);
 /* The table, or NULL when this machine cannot run it. */

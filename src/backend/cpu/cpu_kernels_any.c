@@ -151,7 +151,7 @@ static void tile_row(const rl_cpu_tile *tile)
 
 /* `exact` decodes every type to f32. */
 #define X(name, lower, id, weights, bytes)                                                         \
-    static void decode_##lower(const uint8_t *row, uint32_t cols, void *out)                       \
+    void rl_cpu_decode_##lower(const uint8_t *row, uint32_t cols, void *out)                       \
     {                                                                                              \
         rl_quant_decode(rl_quant_find(id), row, cols, out);                                        \
     }
@@ -163,7 +163,7 @@ static const rl_cpu_matrix_ops exact_ops = {
     .quantise_row8 = quantise_row8,
     .tile = { [RL_KIND_FLOAT] = tile_float },
     .type = {
-#define X(name, lower, id, weights, bytes) [id] = { RL_KIND_FLOAT, decode_##lower, NULL },
+#define X(name, lower, id, weights, bytes) [id] = { RL_KIND_FLOAT, rl_cpu_decode_##lower, NULL },
         RL_QUANT_LIST(X)
 #undef X
     },

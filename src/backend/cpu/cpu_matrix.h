@@ -144,14 +144,101 @@ RL_QUANT_LIST(X)
     X(Q1_0, q1_0, ROW)                                                                             \
     X(Q2_0, q2_0, ROW)
 
+/* The matrix operations of a vector table, from the names that every kernel file defines, and of its
+ * `exact` sister. */
+#define RL_CPU_FAST(name, lower, kind)                                                             \
+    [RL_QUANT_##name] = { RL_KIND_##kind, unpack_##lower, matvec_##lower }
+#define RL_CPU_SLOW(name, lower, kind)                                                             \
+    [RL_QUANT_##name] = { RL_KIND_##kind, rl_cpu_unpack_##lower##_any, NULL }
+#define RL_CPU_FAST_OPS                                                                            \
+    {                                                                                              \
+        .quantise_run8 = quantise_run8, .quantise_row8 = quantise_row8,                            \
+        .tile = { [RL_KIND_FLOAT] = tile_float,                                                    \
+                  [RL_KIND_FOLD] = tile_fold,                                                      \
+                  [RL_KIND_MIN] = tile_min,                                                        \
+                  [RL_KIND_ROW] = tile_row },                                                      \
+        .type = {                                                                                  \
+            FLOAT_TYPES,                                                                           \
+            RL_CPU_SLOW(Q8_K, q8_k, FLOAT),                                                        \
+            RL_CPU_SLOW(NVFP4, nvfp4, FLOAT),                                                      \
+            RL_CPU_FAST(Q2_K, q2_k, MIN),                                                          \
+            RL_CPU_FAST(Q4_K, q4_k, MIN),                                                          \
+            RL_CPU_FAST(Q5_K, q5_k, MIN),                                                          \
+            RL_CPU_FAST(Q3_K, q3_k, FOLD),                                                         \
+            RL_CPU_FAST(Q6_K, q6_k, FOLD),                                                         \
+            RL_CPU_FAST(IQ2_XXS, iq2_xxs, FOLD),                                                   \
+            RL_CPU_FAST(IQ2_XS, iq2_xs, FOLD),                                                     \
+            RL_CPU_FAST(IQ2_S, iq2_s, FOLD),                                                       \
+            RL_CPU_FAST(IQ3_XXS, iq3_xxs, FOLD),                                                   \
+            RL_CPU_FAST(IQ3_S, iq3_s, FOLD),                                                       \
+            RL_CPU_FAST(IQ1_S, iq1_s, FOLD),                                                       \
+            RL_CPU_FAST(IQ1_M, iq1_m, FOLD),                                                       \
+            RL_CPU_FAST(Q4_0, q4_0, ROW),                                                          \
+            RL_CPU_FAST(Q4_1, q4_1, ROW),                                                          \
+            RL_CPU_FAST(Q5_0, q5_0, ROW),                                                          \
+            RL_CPU_FAST(Q5_1, q5_1, ROW),                                                          \
+            RL_CPU_FAST(Q8_0, q8_0, ROW),                                                          \
+            RL_CPU_FAST(IQ4_NL, iq4_nl, ROW),                                                      \
+            RL_CPU_FAST(IQ4_XS, iq4_xs, ROW),                                                      \
+            RL_CPU_SLOW(TQ1_0, tq1_0, ROW),                                                        \
+            RL_CPU_SLOW(TQ2_0, tq2_0, ROW),                                                        \
+            RL_CPU_FAST(MXFP4, mxfp4, ROW),                                                        \
+            RL_CPU_SLOW(Q1_0, q1_0, ROW),                                                          \
+            RL_CPU_SLOW(Q2_0, q2_0, ROW)                                                           \
+        }                                                                                          \
+    }
+
+/* Any type to f32, for `exact`. cpu_kernels_any.c */
+#define X(name, lower, id, weights, bytes)                                                         \
+    void rl_cpu_decode_##lower(const uint8_t *row, uint32_t cols, void *out);
+RL_QUANT_LIST(X)
+#undef X
+
+#define RL_CPU_EXACT(name, lower) [RL_QUANT_##name] = { RL_KIND_FLOAT, rl_cpu_decode_##lower, NULL }
+#define RL_CPU_EXACT_OPS                                                                           \
+    {                                                                                              \
+        .tile = { [RL_KIND_FLOAT] = tile_float }, .type = {                                        \
+            FLOAT_TYPES,                                                                           \
+            RL_CPU_EXACT(Q8_K, q8_k),                                                              \
+            RL_CPU_EXACT(NVFP4, nvfp4),                                                            \
+            RL_CPU_EXACT(Q2_K, q2_k),                                                              \
+            RL_CPU_EXACT(Q4_K, q4_k),                                                              \
+            RL_CPU_EXACT(Q5_K, q5_k),                                                              \
+            RL_CPU_EXACT(Q3_K, q3_k),                                                              \
+            RL_CPU_EXACT(Q6_K, q6_k),                                                              \
+            RL_CPU_EXACT(IQ2_XXS, iq2_xxs),                                                        \
+            RL_CPU_EXACT(IQ2_XS, iq2_xs),                                                          \
+            RL_CPU_EXACT(IQ2_S, iq2_s),                                                            \
+            RL_CPU_EXACT(IQ3_XXS, iq3_xxs),                                                        \
+            RL_CPU_EXACT(IQ3_S, iq3_s),                                                            \
+            RL_CPU_EXACT(IQ1_S, iq1_s),                                                            \
+            RL_CPU_EXACT(IQ1_M, iq1_m),                                                            \
+            RL_CPU_EXACT(Q4_0, q4_0),                                                              \
+            RL_CPU_EXACT(Q4_1, q4_1),                                                              \
+            RL_CPU_EXACT(Q5_0, q5_0),                                                              \
+            RL_CPU_EXACT(Q5_1, q5_1),                                                              \
+            RL_CPU_EXACT(Q8_0, q8_0),                                                              \
+            RL_CPU_EXACT(IQ4_NL, iq4_nl),                                                          \
+            RL_CPU_EXACT(IQ4_XS, iq4_xs),                                                          \
+            RL_CPU_EXACT(TQ1_0, tq1_0),                                                            \
+            RL_CPU_EXACT(TQ2_0, tq2_0),                                                            \
+            RL_CPU_EXACT(MXFP4, mxfp4),                                                            \
+            RL_CPU_EXACT(Q1_0, q1_0),                                                              \
+            RL_CPU_EXACT(Q2_0, q2_0)                                                               \
+        }                                                                                          \
+    }
+
 /* The tables, one per kernel file; which exist depends on the architecture of the build. */
 extern const rl_cpu_kernels rl_cpu_kernels_exact;
 extern const rl_cpu_kernels rl_cpu_kernels_scalar;
 #if defined(__x86_64__)
+extern const rl_cpu_kernels rl_cpu_kernels_exact_avx2;
+extern const rl_cpu_kernels rl_cpu_kernels_exact_avx512;
 extern const rl_cpu_kernels rl_cpu_kernels_avx2;
 extern const rl_cpu_kernels rl_cpu_kernels_avx512;
 extern const rl_cpu_kernels rl_cpu_kernels_avx512vnni;
 #elif defined(__aarch64__)
+extern const rl_cpu_kernels rl_cpu_kernels_exact_neon;
 extern const rl_cpu_kernels rl_cpu_kernels_neon;
 extern const rl_cpu_kernels rl_cpu_kernels_dotprod;
 extern const rl_cpu_kernels rl_cpu_kernels_i8mm;

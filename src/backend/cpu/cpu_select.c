@@ -44,16 +44,18 @@ static bool runs_avx512vnni(void)
 #define X86(table, runs) NULL, NULL
 #endif
 
-/* From slow to fast: the last one that the machine can run is the default. `exact` is only taken
- * by name. */
+/* From slow to fast: of the rows with one name the last that the machine can run counts, and the
+ * last of all is the default. `exact` is only taken by name. */
 static const struct {
     const char *name;
     const rl_cpu_kernels *table; /* NULL: another architecture's */
     bool (*runs)(void);
 } tables[] = {
     { "exact", &rl_cpu_kernels_exact, always },
+    { "exact", X86(exact_avx2, runs_avx2) },
+    { "exact", X86(exact_avx512, runs_avx512) },
     { "scalar", &rl_cpu_kernels_scalar, always },
-    { "avx2", NULL, NULL },
+    { "avx2", X86(avx2, runs_avx2) },
     { "avx512", X86(avx512, runs_avx512) },
     { "avx512vnni", X86(avx512vnni, runs_avx512vnni) },
     { "neon", NULL, NULL },
@@ -88,14 +90,18 @@ rl_status rl_cpu_select(const rl_cpu_kernels **out, rl_error *err)
         return RL_OK;
     }
     char known[128] = "";
+    bool exists = false;
     for (uint32_t i = 0; i < RL_COUNT_OF(tables); i++) {
         if (!strcmp(wanted, tables[i].name)) {
-            *out = rl_cpu_kernels_at(i);
-            if (*out) return RL_OK;
-            return rl_fail(err, RL_UNSUPPORTED, "RL_CPU=%s: this machine cannot run it", wanted);
+            exists = true;
+            if (rl_cpu_kernels_at(i)) *out = rl_cpu_kernels_at(i);
         }
+        if (i && !strcmp(tables[i].name, tables[i - 1].name)) continue;
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", tables[i].name);
     }
+    if (*out) return RL_OK;
+    if (exists)
+        return rl_fail(err, RL_UNSUPPORTED, "RL_CPU=%s: this machine cannot run it", wanted);
     return rl_fail(err, RL_INVALID, "RL_CPU=%s: no such kernels; there are %s", wanted, known);
 }

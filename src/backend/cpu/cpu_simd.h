@@ -50,6 +50,11 @@ V_INLINE vec v_load16(const uint16_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
 }
+V_INLINE vec v_loadb16(const uint16_t *p) /* bf16 */
+{
+    __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
 V_INLINE void v_store16(uint16_t *p, vec a)
 {
     _mm256_storeu_si256((void *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
@@ -136,6 +141,11 @@ V_INLINE void v_store_n(float *p, vec a, size_t n)
 V_INLINE vec v_load16(const uint16_t *p)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
+}
+V_INLINE vec v_loadb16(const uint16_t *p)
+{
+    __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
 }
 V_INLINE void v_store16(uint16_t *p, vec a)
 {
@@ -234,6 +244,10 @@ V_INLINE vec v_load16(const uint16_t *p)
 {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 }
+V_INLINE vec v_loadb16(const uint16_t *p)
+{
+    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
+}
 V_INLINE void v_store16(uint16_t *p, vec a)
 {
     vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a)));
@@ -305,6 +319,13 @@ V_INLINE vec v_load16_n(const uint16_t *p, size_t n)
     uint16_t padded[V_LANES] = { 0 };
     memcpy(padded, p, n * sizeof *p);
     return v_load16(padded);
+}
+
+V_INLINE vec v_loadb16_n(const uint16_t *p, size_t n)
+{
+    uint16_t padded[V_LANES] = { 0 };
+    memcpy(padded, p, n * sizeof *p);
+    return v_loadb16(padded);
 }
 
 V_INLINE void v_store16_n(uint16_t *p, vec a, size_t n)

@@ -431,7 +431,7 @@ void rl_cpu_unpack_q1_0_any(const uint8_t *row, uint32_t cols, void *out)
     for (uint32_t n = 0; n < cols / 128; n++, x++) {
         int8_t *w = o[n / 2].w + 128 * (n % 2);
         for (int i = 0; i < 128; i++)
-            w[i] = x->qs[i / 8] >> (i % 8) & 1 ? 1 : -1;
+            w[i] = (int8_t)(2 * (x->qs[i / 8] >> (i % 8) & 1) - 1);
         set_row_scale(o + n / 2, 4 * (int)(n % 2), 4, rl_quant_f16(x->d));
     }
 }
