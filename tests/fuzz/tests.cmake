@@ -1,6 +1,6 @@
 # Fuzz targets: fuzz_NAME.c defines LLVMFuzzerTestOneInput; corpus/NAME holds its saved inputs.
 #
-# rl_add_fuzzer(NAME) always makes the program fuzz_NAME_replay and the ctest entry
+# rl_add_fuzzer(NAME [FOLDER...]) (further folders with inputs may follow) always makes the program fuzz_NAME_replay and the ctest entry
 # fuzz.NAME.corpus, which plays the saved inputs. With -DRL_FUZZ=ON (clang; a build folder of its
 # own) it also makes the libFuzzer program fuzz_NAME and the entry fuzz.NAME.short, which starts
 # from the corpus and runs RL_FUZZ_SECONDS. The library is then instrumented as a whole.
@@ -19,7 +19,7 @@ function(rl_add_fuzzer name)
   set(source ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/fuzz_${name}.c)
   add_executable(fuzz_${name}_replay ${source} ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/replay.c)
   target_link_libraries(fuzz_${name}_replay PRIVATE rl_test_support)
-  add_test(NAME fuzz.${name}.corpus COMMAND fuzz_${name}_replay ${RL_FUZZ_CORPUS}/${name})
+  add_test(NAME fuzz.${name}.corpus COMMAND fuzz_${name}_replay ${RL_FUZZ_CORPUS}/${name} ${ARGN})
   set_tests_properties(fuzz.${name}.corpus PROPERTIES LABELS fuzz TIMEOUT 300)
   if(RL_FUZZ)
     add_executable(fuzz_${name} ${source})
@@ -30,15 +30,17 @@ function(rl_add_fuzzer name)
     file(MAKE_DIRECTORY ${found}/corpus)
     add_test(NAME fuzz.${name}.short
       COMMAND fuzz_${name} -max_total_time=${RL_FUZZ_SECONDS} -timeout=25 -rss_limit_mb=2048
-              -artifact_prefix=${found}/ ${found}/corpus ${RL_FUZZ_CORPUS}/${name})
+              -artifact_prefix=${found}/ ${found}/corpus ${RL_FUZZ_CORPUS}/${name} ${ARGN})
     math(EXPR limit "${RL_FUZZ_SECONDS} + 300")
     set_tests_properties(fuzz.${name}.short PROPERTIES LABELS fuzz TIMEOUT ${limit})
   endif()
 endfunction()
 
+set(RL_FUZZ_MORE_gguf ${CMAKE_CURRENT_SOURCE_DIR}/fixtures/bad-gguf)
+
 file(GLOB RL_FUZZ_FILES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/fuzz_*.c)
 foreach(file ${RL_FUZZ_FILES})
   get_filename_component(name ${file} NAME_WE)
   string(REPLACE fuzz_ "" name ${name})
-  rl_add_fuzzer(${name})
+  rl_add_fuzzer(${name} ${RL_FUZZ_MORE_${name}})
 endforeach()

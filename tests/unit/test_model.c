@@ -2,18 +2,16 @@
 #include "support/test.h"
 
 #include <math.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "model/summary.h"
 #include "quant/quant.h"
 #include "support/cases.h"
 #include "support/remake.h"
-
-/* Files whose only fault is in the vocabulary: text/ finds it. */
-static const char *const beyond_model[] = {
-    "token-types-short.gguf", "token-invalid-utf8.gguf", "merge-without-space.gguf",
-    "eos-out-of-range.gguf",  "tokenizer-unknown.gguf",
-};
+#include "text/tokenizer.h"
 
 typedef struct opened {
     rl_gguf *gguf;
@@ -36,7 +34,19 @@ static void close_model(opened *model)
     rl_gguf_close(model->gguf);
 }
 
-/* Stands against: a check of the hyper-parameters or shapes that was forgotten, or one too many. */
+/* Everything that is looked at when a model is opened, in that order. */
+static rl_status open_whole(opened *out, const char *path, rl_error *err)
+{
+    rl_tokenizer *tokenizer = NULL;
+    rl_status status = open_model(out, path, err);
+    if (!status) status = rl_tokenizer_open(&tokenizer, out->gguf, err);
+    if (!status) assert_int_equal(rl_tokenizer_n_tokens(tokenizer), out->config.n_vocab);
+    rl_tokenizer_close(tokenizer);
+    return status;
+}
+
+/* Every case: refused with a sentence that names the fault, or opened, in any order in one process.
+ * Stands against: a check that was forgotten, or one too many. */
 static void model_decides_every_case(void **state)
 {
     (void)state;
@@ -46,14 +56,56 @@ static void model_decides_every_case(void **state)
         const rl_test_case *one = &cases[i];
         rl_error err = { "" };
         opened model;
-        bool expected = one->loads;
-        for (size_t k = 0; k < RL_COUNT_OF(beyond_model); k++)
-            expected |= !strcmp(one->file, beyond_model[k]);
-        rl_status status = open_model(&model, rl_test_fixture("bad-gguf/%s", one->file), &err);
-        if (expected != (status == RL_OK))
+        rl_status status = open_whole(&model, rl_test_fixture("bad-gguf/%s", one->file), &err);
+        if (one->loads != (status == RL_OK))
             fail_msg("%s: %s", one->file, status ? err.text : "opened");
         if (status && !rl_test_mentions(one, err.text))
             fail_msg("%s: vague: %s", one->file, err.text);
+        close_model(&model);
+    }
+    free(cases);
+}
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#endif
+
+/* Whatever sizes a file claims, refusing it takes little memory and time.
+ * Stands against: a buffer as large as a number in the file. */
+static void model_refuses_in_little_memory(void **state)
+{
+    (void)state;
+#ifdef SANITIZED
+    rl_test_skip("sanitizers need more address space than this test allows");
+#endif
+    size_t n;
+    rl_test_case *cases = rl_test_cases(&n);
+    struct rlimit limit;
+    unsigned long long pages = 0;
+    FILE *usage = fopen("/proc/self/statm", "r");
+    if (!usage || fscanf(usage, "%llu", &pages) != 1) rl_test_skip("no /proc/self/statm");
+    fclose(usage);
+    getrlimit(RLIMIT_AS, &limit);
+    rlim_t before = limit.rlim_cur;
+    for (size_t i = 0; i < n; i++) {
+        const rl_test_case *one = &cases[i];
+        rl_error err = { "" };
+        opened model;
+        if (one->loads) continue;
+        limit.rlim_cur = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (8 << 20);
+        assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+        uint64_t start = rl_clock_ns();
+        rl_status status = open_whole(&model, rl_test_fixture("bad-gguf/%s", one->file), &err);
+        uint64_t took = rl_clock_ns() - start;
+        limit.rlim_cur = before;
+        setrlimit(RLIMIT_AS, &limit);
+        assert_true(status != RL_OK && status != RL_NOMEM);
+        assert_true(took < 1000000000);
         close_model(&model);
     }
     free(cases);
@@ -330,6 +382,6 @@ static void model_heads_per_layer(void **state)
 }
 
 RL_TEST_MAIN(RL_TEST(model, rules), RL_TEST(model, fused_gate_up), RL_TEST(model, heads_per_layer),
-             RL_TEST(model, decides_every_case), RL_TEST(model, reads_a_small_one),
-             RL_TEST(model, slices_cover_the_experts),
+             RL_TEST(model, decides_every_case), RL_TEST(model, refuses_in_little_memory),
+             RL_TEST(model, reads_a_small_one), RL_TEST(model, slices_cover_the_experts),
              RL_TEST(model, legacy_runs_are_a_permutation), RL_TEST(model, summary_adds_up))
