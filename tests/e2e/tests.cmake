@@ -9,3 +9,18 @@ foreach(file ${RL_E2E_FILES})
 endforeach()
 
 add_test(NAME tree.include_directions COMMAND ${PROJECT_SOURCE_DIR}/tools/include_graph)
+
+# The numbers of a model with three attention layers, against an independent program.
+find_program(RL_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
+if(RL_PYTHON)
+  foreach(pair oracle:1e-5 cpu:1e-4)
+    string(REPLACE ":" ";" pair ${pair})
+    list(GET pair 0 backend)
+    list(GET pair 1 limit)
+    add_test(NAME e2e.reference.${backend} COMMAND ${RL_PYTHON}
+      ${CMAKE_CURRENT_SOURCE_DIR}/e2e/against_reference.py $<TARGET_FILE:redlite>
+      ${PROJECT_SOURCE_DIR}/tools/ref_qwen3next.py ${CMAKE_CURRENT_BINARY_DIR} ${backend} ${limit})
+    set_tests_properties(e2e.reference.${backend} PROPERTIES SKIP_RETURN_CODE 77 LABELS e2e
+      ENVIRONMENT "RL_CPU=exact")
+  endforeach()
+endif()
