@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <pthread.h>
-#include <time.h>
 
 #include "base/bytes.h"
 #include "support/vocabulary.h"
@@ -418,84 +417,6 @@ static void tokenizer_serves_many_threads(void **state)
     rl_tokenizer_close(tokenizer);
 }
 
-static double cpu_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static double load_seconds(void)
-{
-    const char *path = rl_test_qwen3_vocabulary("qwen2");
-    double best = 1e9;
-    for (int i = 0; i < 5; i++) {
-        double start = cpu_seconds();
-        rl_tokenizer *tokenizer = rl_test_tokenizer(path);
-        double seconds = cpu_seconds() - start;
-        if (seconds < best) best = seconds;
-        rl_tokenizer_close(tokenizer);
-    }
-    return best;
-}
-
-static double megabytes_per_second(const rl_tokenizer *tokenizer, const rl_text_buffer *text)
-{
-    double best = 0;
-    rl_error err = { "" };
-    for (int i = 0; i < 5; i++) {
-        rl_tokens ids = { 0 };
-        double start = cpu_seconds();
-        assert_ok(rl_tokenizer_encode(tokenizer, text->data, text->bytes, 0, &ids, &err));
-        double speed = 1e-6 * (double)text->bytes / (cpu_seconds() - start);
-        if (speed > best) best = speed;
-        rl_tokens_fini(&ids);
-    }
-    return best;
-}
-
-/* Loading the real vocabulary takes below 150 ms, and any kind of text runs at 5 MB/s and more, on
- * one core, by CPU time. Prints what it measures. */
-static void tokenizer_is_fast(void **state)
-{
-    (void)state;
-#if defined(RL_TEST_INSTRUMENTED) || !defined(__OPTIMIZE__)
-    rl_test_skip("speed means nothing in an instrumented or unoptimised build");
-#endif
-    rl_error err = { "" };
-    size_t bytes;
-    double load = load_seconds();
-    printf("load, file included: %.0f ms\n", 1e3 * load);
-    rl_tokenizer *tokenizer = open_qwen3("qwen2");
-    static const char *const names[] = { "English book", "C source", "Chinese",
-                                         "words of 20,000 letters" };
-    for (size_t k = 0; k < RL_COUNT_OF(names); k++) {
-        rl_text_buffer text = { 0 };
-        char *file = NULL;
-        if (k == 0) file = rl_test_read(RL_TEST_MODELS "/val.txt", &bytes);
-        if (k == 1) file = rl_test_read(__FILE__, &bytes);
-        while (text.bytes < 1000000) {
-            if (file) assert_ok(rl_text_buffer_append(&text, file, bytes, &err));
-            if (k == 2)
-                assert_ok(rl_text_buffer_append(
-                    &text,
-                    "\u6211\u4eec\u5728\u8fd9\u91cc\u8bfb\u4e00\u6bb5\u5f88\u957f\u7684"
-                    "\u6587\u672c\uff0c\u770b\u770b\u6709\u591a\u5feb\u3002",
-                    63, &err));
-            if (k == 3)
-                assert_ok(rl_text_buffer_append(&text, "abacabadab ",
-                                                10 + (text.bytes % 20000 > 19980), &err));
-        }
-        free(file);
-        double speed = megabytes_per_second(tokenizer, &text);
-        printf("%s: %.1f MB/s\n", names[k], speed);
-        if (speed < 5) fail_msg("%s: only %.1f MB/s", names[k], speed);
-        rl_text_buffer_fini(&text);
-    }
-    rl_tokenizer_close(tokenizer);
-    assert_true(load < 0.150);
-}
-
 RL_TEST_MAIN(RL_TEST(tokenizer, encodes_cases),
              RL_TEST(tokenizer, keeps_control_text_in_plain_mode),
              RL_TEST(tokenizer, encodes_qwen35_cases),
@@ -504,5 +425,4 @@ RL_TEST_MAIN(RL_TEST(tokenizer, encodes_cases),
              RL_TEST(tokenizer, encodes_for_shipped_model),
              RL_TEST(tokenizer, knows_special_tokens), RL_TEST(tokenizer, decodes),
              RL_TEST(tokenizer, finds_specials_leftmost_longest),
-             RL_TEST(tokenizer, adds_what_the_file_asks), RL_TEST(tokenizer, serves_many_threads),
-             RL_TEST(tokenizer, is_fast))
+             RL_TEST(tokenizer, adds_what_the_file_asks), RL_TEST(tokenizer, serves_many_threads))
