@@ -24,3 +24,11 @@ if(RL_PYTHON)
       ENVIRONMENT "RL_CPU=exact")
   endforeach()
 endif()
+
+# Not with sanitizers or coverage: a plain C compiler links against the installed library.
+if(NOT RL_SANITIZE AND NOT RL_COVERAGE AND NOT RL_FUZZ)
+  add_test(NAME e2e.install.works_from_its_prefix
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/install.sh ${PROJECT_BINARY_DIR} ${CMAKE_CURRENT_BINARY_DIR}
+            ${CMAKE_C_COMPILER})
+  set_tests_properties(e2e.install.works_from_its_prefix PROPERTIES LABELS e2e TIMEOUT 300)
+endif()
