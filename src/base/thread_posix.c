@@ -1,8 +1,10 @@
 /* thread_posix.c - base/thread.h on pthreads.
  *
- * A loop is published by raising `generation`. Workers fetch task indices from one atomic counter.
- * The caller leaves only after every worker has left the loop (`inside` is back at zero and all
- * indices are taken), so a late worker can never touch the next loop's arguments. */
+ * A loop is published by a new generation in `gate`, together with an open door. A worker enters by
+ * counting itself in while the door is open, takes task indices from one atomic counter, and counts
+ * itself out. The caller, out of tasks, shuts the door and waits for those inside only: a worker that
+ * the system has not woken yet finds the door shut and is not waited for, so more threads than
+ * cores cost little, and nobody can touch the next loop's arguments. */
 #include "base/thread.h"
 
 #include <pthread.h>
@@ -24,9 +26,8 @@ struct rl_pool {
     rl_task task;
     void *arg;
     uint32_t n_tasks;
-    _Alignas(64) atomic_uint next;       /* next task index                          */
-    _Alignas(64) atomic_uint generation; /* raised once per loop, and once to stop   */
-    _Alignas(64) atomic_uint inside;     /* workers that still may take a task       */
+    _Alignas(64) atomic_uint next;          /* next task index                                */
+    _Alignas(64) atomic_uint_fast64_t gate; /* generation | OPEN | workers inside        */
     _Alignas(64) atomic_uint sleepers;
     atomic_bool stop;
     pthread_mutex_t lock;
@@ -56,26 +57,37 @@ static void take_tasks(rl_pool *pool, uint32_t thread)
     }
 }
 
-/* Waits until `generation` differs from `seen`; returns the new value. */
-static uint32_t await_generation(rl_pool *pool, uint32_t seen)
+#define INSIDE_MASK 0xffffu
+#define OPEN        0x10000u
+#define GENERATION  0x100000000u /* one loop further */
+
+static uint32_t generation_of(uint64_t gate)
+{
+    return (uint32_t)(gate / GENERATION);
+}
+
+/* Waits until the generation is not `seen`; returns the gate as it is then. */
+static uint64_t await_generation(rl_pool *pool, uint32_t seen)
 {
     for (int i = 0; i < SPIN_ROUNDS; i++) {
-        uint32_t now = atomic_load_explicit(&pool->generation, memory_order_acquire);
-        if (now != seen) return now;
+        uint64_t gate = atomic_load_explicit(&pool->gate, memory_order_acquire);
+        if (generation_of(gate) != seen) return gate;
         cpu_relax();
     }
     pthread_mutex_lock(&pool->lock);
     atomic_fetch_add(&pool->sleepers, 1);
-    while (atomic_load(&pool->generation) == seen)
+    while (generation_of(atomic_load(&pool->gate)) == seen)
         pthread_cond_wait(&pool->wake, &pool->lock);
     atomic_fetch_sub(&pool->sleepers, 1);
     pthread_mutex_unlock(&pool->lock);
-    return atomic_load_explicit(&pool->generation, memory_order_acquire);
+    return atomic_load_explicit(&pool->gate, memory_order_acquire);
 }
 
-static void publish(rl_pool *pool)
+/* The next generation, with the door open or not. Nobody is inside. */
+static void publish(rl_pool *pool, uint64_t door)
 {
-    atomic_fetch_add(&pool->generation, 1);
+    uint64_t gate = atomic_load_explicit(&pool->gate, memory_order_relaxed);
+    atomic_store(&pool->gate, (generation_of(gate) + 1ull) * GENERATION + door);
     if (atomic_load(&pool->sleepers)) {
         pthread_mutex_lock(&pool->lock);
         pthread_cond_broadcast(&pool->wake);
@@ -90,10 +102,16 @@ static void *worker_main(void *opaque)
     free(opaque);
     uint32_t seen = 0;
     for (;;) {
-        seen = await_generation(pool, seen);
+        uint_fast64_t gate = await_generation(pool, seen);
         if (atomic_load(&pool->stop)) return NULL;
-        take_tasks(pool, start.thread);
-        atomic_fetch_sub_explicit(&pool->inside, 1, memory_order_release);
+        seen = generation_of(gate);
+        while (gate & OPEN && generation_of(gate) == seen)
+            if (atomic_compare_exchange_weak_explicit(&pool->gate, &gate, gate + 1,
+                                                      memory_order_acquire, memory_order_acquire)) {
+                take_tasks(pool, start.thread);
+                atomic_fetch_sub_explicit(&pool->gate, 1, memory_order_release);
+                break;
+            }
     }
 }
 
@@ -131,7 +149,7 @@ void rl_pool_destroy(rl_pool *pool)
 {
     if (!pool) return;
     atomic_store(&pool->stop, true);
-    publish(pool);
+    publish(pool, 0);
     for (uint32_t i = 0; i < pool->n_started; i++)
         pthread_join(pool->workers[i], NULL);
     pthread_cond_destroy(&pool->wake);
@@ -157,12 +175,13 @@ void rl_pool_run(rl_pool *pool, rl_task task, void *arg, uint32_t n_tasks)
     pool->arg = arg;
     pool->n_tasks = n_tasks;
     atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
-    atomic_store_explicit(&pool->inside, pool->n_started, memory_order_relaxed);
-    publish(pool);
+    publish(pool, OPEN);
     take_tasks(pool, 0);
-    for (uint32_t spins = 0; atomic_load_explicit(&pool->inside, memory_order_acquire); spins++) {
+    atomic_fetch_and_explicit(&pool->gate, ~(uint_fast64_t)OPEN, memory_order_relaxed);
+    for (uint32_t spins = 0; atomic_load_explicit(&pool->gate, memory_order_acquire) & INSIDE_MASK;
+         spins++) {
         cpu_relax();
-        if (spins > SPIN_ROUNDS) sched_yield(); /* more threads than cores: let them finish */
+        if (spins > SPIN_ROUNDS) sched_yield(); /* somebody inside has lost its core */
     }
 }
 
