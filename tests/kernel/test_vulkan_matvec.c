@@ -13,67 +13,6 @@
 /* f32 sums of exactly decoded weights: the worst seen is 6e-7 of the sum of magnitudes. */
 #define BOUND 2e-6
 
-typedef struct matrix {
-    const rl_quant_info *info;
-    uint32_t rows, cols;
-    uint8_t *blocks;
-    size_t bytes;
-    float *values; /* [rows][cols] */
-} matrix;
-
-/* A matrix of the type's fixture blocks, from block `skip` on, again and again. */
-static matrix make_matrix(uint32_t type, uint32_t rows, uint32_t cols, size_t skip)
-{
-    matrix m = { .info = rl_quant_find(type), .rows = rows, .cols = cols };
-    size_t have = 0, n_blocks = (size_t)rows * cols / m.info->block, size = m.info->block_bytes;
-    uint8_t *source = rl_test_read(rl_test_fixture("quants/%s.blocks", m.info->name), &have);
-    have /= size;
-    m.bytes = n_blocks * size;
-    m.blocks = malloc(m.bytes);
-    m.values = malloc((size_t)rows * cols * sizeof *m.values);
-    assert_true(m.blocks && m.values && cols % m.info->block == 0);
-    for (size_t i = 0; i < n_blocks; i++)
-        memcpy(m.blocks + i * size, source + (i + skip) % have * size, size);
-    rl_quant_decode(m.info, m.blocks, (size_t)rows * cols, m.values);
-    /* The floating types of the fixture hold values up to 1e38, whose products overflow. */
-    if (m.info->block == 1) {
-        for (size_t i = 0; i < (size_t)rows * cols; i++)
-            if (!(fabsf(m.values[i]) < 1e6f && fabsf(m.values[i]) > 1e-6f)) {
-                memset(m.blocks + i * size, 0, size);
-                m.values[i] = 0;
-            }
-    }
-    free(source);
-    return m;
-}
-
-static void free_matrix(matrix *m)
-{
-    free(m->blocks);
-    free(m->values);
-}
-
-static float *random_vector(uint32_t n, uint64_t seed)
-{
-    float *x = malloc(n * sizeof *x);
-    assert_non_null(x);
-    for (uint32_t i = 0; i < n; i++)
-        x[i] = rl_test_random_normal(&seed);
-    return x;
-}
-
-/* sum w x and sum |w x| of one row. */
-static double dot(const float *w, const double *x, uint32_t n, double *magnitude)
-{
-    double sum = 0;
-    *magnitude = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        sum += w[i] * x[i];
-        *magnitude += fabs(w[i] * x[i]);
-    }
-    return sum;
-}
-
 static void check(const char *what, uint32_t row, double have, double want, double magnitude)
 {
     if (!(fabs(have - want) <= BOUND * magnitude + 1e-30))
@@ -92,9 +31,10 @@ static void check_shape(uint32_t type, uint32_t rows, uint32_t cols, uint32_t in
 {
     rl_test_gpu *gpu = rl_test_gpu_begin();
     rl_error err;
-    matrix m = make_matrix(type, rows, cols, rows);
-    float *x = random_vector(cols, 1), *aux = random_vector(cols, 2),
-          *plus = random_vector(rows, 3);
+    const rl_quant_info *info = rl_quant_find(type);
+    rl_test_matrix m = rl_test_matrix_make(type, rows, cols, rows);
+    float *x = rl_test_random_vector(cols, 1, 1), *aux = rl_test_random_vector(cols, 1, 2),
+          *plus = rl_test_random_vector(rows, 1, 3);
     float *y = calloc(rows, sizeof *y);
     double *xd = malloc(cols * sizeof *xd), squares = 0;
     assert_true(y && xd);
@@ -121,6 +61,7 @@ static void check_shape(uint32_t type, uint32_t rows, uint32_t cols, uint32_t in
                                   .aux = ga.address,
                                   .y = gy.address,
                                   .add = gp.address,
+                                  .token = gpu->token.address,
                                   .cols = cols,
                                   .rows = rows,
                                   .eps = eps } };
@@ -130,12 +71,12 @@ static void check_shape(uint32_t type, uint32_t rows, uint32_t cols, uint32_t in
     gpu->ops.lanes = lanes;
     rl_test_gpu_get(gpu, &gy, y, rows * sizeof *y);
     for (uint32_t r = 0; r < rows; r++) {
-        double magnitude, want = dot(m.values + (size_t)r * cols, xd, cols, &magnitude);
-        check(m.info->name, r, y[r], add ? want + plus[r] : want,
+        double magnitude, want = rl_test_dot(m.values + (size_t)r * cols, xd, cols, &magnitude);
+        check(info->name, r, y[r], add ? want + plus[r] : want,
               magnitude + (add ? fabs(plus[r]) : 0));
     }
     rl_test_gpu_end(gpu);
-    free_matrix(&m);
+    rl_test_matrix_free(&m);
     free(x);
     free(aux);
     free(plus);

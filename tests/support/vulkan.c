@@ -2,6 +2,10 @@
 #ifdef RL_HAVE_VULKAN
 #include "support/vulkan.h"
 
+#include <math.h>
+
+#include "quant/quant.h"
+
 static rl_test_gpu gpu;
 static bool is_open, driver_loaded;
 
@@ -66,7 +70,14 @@ rl_test_gpu *rl_test_gpu_begin(void)
     assert_ok(rl_vk_arena_create(&gpu.readback, gpu.device, RL_VK_PLACE_READBACK, 1 << 20,
                                  "test results", &err));
     assert_ok(rl_vk_cmd_begin(&gpu.cmd, true, &err));
+    gpu.token = rl_test_gpu_put(&gpu, &(rl_vk_token){ .n = 1 }, sizeof(rl_vk_token));
     return &gpu;
+}
+
+void rl_test_gpu_set_token(rl_test_gpu *g, const rl_vk_token *token)
+{
+    rl_error err;
+    assert_ok(rl_vk_upload(g->uploader, &g->token, 0, token, sizeof *token, &err));
 }
 
 void rl_test_gpu_run(rl_test_gpu *g)
@@ -111,6 +122,58 @@ void rl_test_gpu_get(rl_test_gpu *g, const rl_vk_span *span, void *out, size_t n
     rl_vk_cmd_barrier_to_host(&g->cmd);
     rl_test_gpu_run(g);
     memcpy(out, back.host, n);
+}
+
+rl_test_matrix rl_test_matrix_make(uint32_t type, uint32_t rows, uint32_t cols, size_t skip)
+{
+    const rl_quant_info *info = rl_quant_find(type);
+    assert_non_null(info);
+    assert_int_equal(cols % info->block, 0);
+    rl_test_matrix m = { .type = type, .rows = rows, .cols = cols };
+    size_t have = 0, n_values = (size_t)rows * cols, size = info->block_bytes;
+    uint8_t *source = rl_test_read(rl_test_fixture("quants/%s.blocks", info->name), &have);
+    have /= size;
+    m.bytes = n_values / info->block * size;
+    m.blocks = malloc(m.bytes);
+    m.values = malloc(n_values * sizeof *m.values);
+    assert_true(m.blocks && m.values);
+    for (size_t i = 0; i < n_values / info->block; i++)
+        memcpy(m.blocks + i * size, source + (i + skip) % have * size, size);
+    rl_quant_decode(info, m.blocks, n_values, m.values);
+    for (size_t i = 0; i < n_values && info->block == 1; i++) {
+        if (fabsf(m.values[i]) < 1e6f && fabsf(m.values[i]) > 1e-6f) continue;
+        memset(m.blocks + i * size, 0, size);
+        m.values[i] = 0;
+    }
+    free(source);
+    return m;
+}
+
+void rl_test_matrix_free(rl_test_matrix *m)
+{
+    free(m->blocks);
+    free(m->values);
+    memset(m, 0, sizeof *m);
+}
+
+float *rl_test_random_vector(size_t n, float scale, uint64_t seed)
+{
+    float *x = malloc(n * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < n; i++)
+        x[i] = scale * rl_test_random_normal(&seed);
+    return x;
+}
+
+double rl_test_dot(const float *w, const double *x, uint32_t n, double *magnitude)
+{
+    double sum = 0;
+    *magnitude = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        sum += w[i] * x[i];
+        *magnitude += fabs(w[i] * x[i]);
+    }
+    return sum;
 }
 #else
 typedef int rl_test_no_vulkan;

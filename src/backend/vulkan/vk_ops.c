@@ -64,26 +64,171 @@ static uint32_t row_bytes(uint32_t type, uint32_t cols)
     return cols / info->block * info->block_bytes;
 }
 
+bool rl_vk_type_is_known(uint32_t type)
+{
+    return rl_vk_blob_find(RL_VK_MATVEC, type) != NULL;
+}
+
+/* Finds the pipeline and records one dispatch. constants: the workgroup size first. */
+static rl_status record(rl_vk_ops *ops, rl_vk_cmd *cmd, rl_vk_op op, uint32_t type,
+                        const uint32_t *constants, uint32_t n_constants, const void *push,
+                        const uint32_t grid[3], rl_error *err)
+{
+    const rl_vk_pipeline *pipeline;
+    rl_status status =
+        rl_vk_pipelines_get(ops->pipelines, op, type, constants, n_constants, &pipeline, err);
+    if (status) return status;
+    rl_vk_cmd_dispatch(cmd, pipeline, push, rl_vk_op_infos[op].push_bytes, grid[0], grid[1],
+                       grid[2]);
+    return RL_OK;
+}
+#define RECORD(op, type, push, x, y, z, ...)                                                       \
+    record(ops, cmd, op, type, (const uint32_t[]){ __VA_ARGS__ },                                  \
+           RL_COUNT_OF(((const uint32_t[]){ __VA_ARGS__ })), push, (const uint32_t[]){ x, y, z },  \
+           err)
+
+rl_status rl_vk_op_embed(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type, uint32_t n,
+                         const rl_embed_push *push, rl_error *err)
+{
+    rl_embed_push p = *push;
+    p.tables = ops->tables.address;
+    p.row_bytes = row_bytes(type, p.cols);
+    return RECORD(RL_VK_EMBED, type, &p, divide_up(p.cols / 32, 64), n, 1, 64);
+}
+
+rl_status rl_vk_op_norm(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, const rl_norm_push *push,
+                        rl_error *err)
+{
+    return RECORD(RL_VK_NORM, RL_VK_NO_TYPE, push, n, 1, 1, 256);
+}
+
+/* Lanes that share a row of `cols` weights: no more than there are chunks. */
+static uint32_t team_lanes(const rl_vk_ops *ops, uint32_t cols)
+{
+    return min_u32(ops->subgroup, power_below(cols / 32));
+}
+
 rl_status rl_vk_op_matvec(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matvec *m, rl_error *err)
 {
     RL_ASSERT(m->push.cols % 32 == 0 && m->push.rows && m->n_ranks && m->n_tokens);
     bool pair = m->matrix == RL_MATRIX_PAIR || m->matrix == RL_MATRIX_ROUTED_PAIR;
-    uint32_t local = ops->subgroup > 128 ? ops->subgroup : 128;
-    uint32_t team = min_u32(ops->subgroup, power_below(m->push.cols / 32));
+    uint32_t local = 128, team = team_lanes(ops, m->push.cols);
     /* More rows per team means fewer loads of x, as long as every lane of the device has work. */
     uint64_t work = (uint64_t)m->push.rows * m->n_ranks * m->n_tokens * team * (pair ? 2 : 1);
     uint32_t rows = work >= 4ull * ops->lanes ? 4 : work >= 2ull * ops->lanes || pair ? 2 : 1;
     uint32_t outputs = pair ? rows / 2 : rows;
-    const uint32_t constants[] = { local, rows, team, m->input, m->matrix, m->add };
-    const rl_vk_pipeline *pipeline;
-    rl_status status = rl_vk_pipelines_get(ops->pipelines, RL_VK_MATVEC, m->type, constants,
-                                           RL_COUNT_OF(constants), &pipeline, err);
-    if (status) return status;
     rl_matvec_push push = m->push;
     push.tables = ops->tables.address;
     push.row_bytes = row_bytes(m->type, push.cols);
     uint32_t groups = divide_up(push.rows, (uint64_t)outputs * (local / team));
-    rl_vk_cmd_dispatch(cmd, pipeline, &push, sizeof push, min_u32(groups, 65535), m->n_ranks,
-                       m->n_tokens);
-    return RL_OK;
+    return RECORD(RL_VK_MATVEC, m->type, &push, min_u32(groups, 65535), m->n_ranks, m->n_tokens,
+                  local, rows, team, m->input, m->matrix, m->add);
+}
+
+rl_status rl_vk_op_matmul(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matmul *m, rl_error *err)
+{
+    RL_ASSERT(m->push.cols % 32 == 0 && m->input != RL_INPUT_NORM);
+    rl_matmul_push push = m->push;
+    push.tables = ops->tables.address;
+    push.row_bytes = row_bytes(m->type, push.cols);
+    bool routed = m->n_tiles > 0;
+    /* Tiles of rows x tokens, and what an invocation keeps of them: 256 invocations each. */
+    uint32_t bm = 128, bn = 64, tm = 8, tn = 4;
+    if (routed || push.n <= 32) {
+        bn = RL_VK_TILE_TOKENS;
+        tm = 4;
+        tn = 2;
+    }
+    uint32_t y = routed ? m->n_tiles : divide_up(push.n, bn);
+    return RECORD(RL_VK_MATMUL, m->type, &push, divide_up(push.rows, bm), y, 1, 256, bm, bn, tm, tn,
+                  m->input, routed, m->add);
+}
+
+/* The largest divisor of n that is <= limit. */
+static uint32_t divisor_below(uint32_t n, uint32_t limit)
+{
+    uint32_t d = min_u32(n, limit);
+    while (n % d)
+        d--;
+    return d;
+}
+
+uint32_t rl_vk_delta_cols(uint32_t delta_dim)
+{
+    return divisor_below(delta_dim, 32);
+}
+
+rl_status rl_vk_op_delta_step(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t delta_dim,
+                              const rl_delta_push *push, rl_error *err)
+{
+    uint32_t cols = rl_vk_delta_cols(delta_dim), parts = divisor_below(delta_dim, 4);
+    return RECORD(RL_VK_DELTA_STEP, RL_VK_NO_TYPE, push, delta_dim / cols, push->n_value_head, 1,
+                  cols * parts, delta_dim, cols, parts);
+}
+
+rl_status rl_vk_op_attn_prep(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n,
+                             const rl_vk_cache_types *types, const rl_attn_prep_push *push,
+                             rl_error *err)
+{
+    return RECORD(RL_VK_ATTN_PREP, RL_VK_NO_TYPE, push, push->n_head + push->n_head_kv, n, 1, 128,
+                  types->head_dim, types->key_f16, types->value_f16);
+}
+
+rl_status rl_vk_op_attn(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, bool fused,
+                        const rl_vk_cache_types *types, const rl_attn_push *push, rl_error *err)
+{
+    uint32_t heads = divisor_below(push->n_head / push->n_head_kv, 8);
+    return RECORD(RL_VK_ATTN, RL_VK_NO_TYPE, push, push->splits, push->n_head / heads, n, 128,
+                  types->head_dim, types->key_f16, types->value_f16, heads, fused);
+}
+
+rl_status rl_vk_op_attn_out(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, uint32_t head_dim,
+                            const rl_attn_out_push *push, rl_error *err)
+{
+    return RECORD(RL_VK_ATTN_OUT, RL_VK_NO_TYPE, push, divide_up(head_dim, 64), push->n_head, n,
+                  256, head_dim);
+}
+
+rl_status rl_vk_op_route(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, bool forced,
+                         const rl_route_push *push, rl_error *err)
+{
+    RL_ASSERT(push->k >= 1 && push->k <= 32 && push->k <= push->n_expert);
+    RL_ASSERT(push->n_expert <= 1024);
+    return RECORD(RL_VK_ROUTE, RL_VK_NO_TYPE, push, n, 1, 1, 64, forced);
+}
+
+rl_status rl_vk_op_experts_down(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type,
+                                const rl_experts_down_push *push, rl_error *err)
+{
+    RL_ASSERT(push->cols % 32 == 0 && push->k >= 1 && push->k <= 32);
+    rl_experts_down_push p = *push;
+    p.tables = ops->tables.address;
+    p.row_bytes = row_bytes(type, p.cols);
+    uint32_t team = team_lanes(ops, p.cols);
+    uint32_t rows = ops->device->info.kind == RL_VK_SOFTWARE ? 1 : 4;
+    /* A team per rank, in whole subgroups. */
+    uint32_t local = divide_up((uint64_t)p.k * team, ops->subgroup) * ops->subgroup;
+    local = min_u32(local, 256 / ops->subgroup * ops->subgroup);
+    return RECORD(RL_VK_EXPERTS_DOWN, type, &p, divide_up(p.rows, rows), 1, 1, local, rows, team);
+}
+
+rl_status rl_vk_op_moe_sum(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, const rl_moe_sum_push *push,
+                           rl_error *err)
+{
+    return RECORD(RL_VK_MOE_SUM, RL_VK_NO_TYPE, push, divide_up(push->rows, 64), n, 1, 64);
+}
+
+rl_status rl_vk_op_argmax(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_argmax_push *push,
+                          uint64_t scratch, rl_error *err)
+{
+    rl_argmax_push first = *push, second = *push;
+    first.best = scratch;
+    first.per_group = divide_up(push->n, RL_VK_ARGMAX_GROUPS);
+    uint32_t groups = divide_up(push->n, first.per_group);
+    second.x = scratch;
+    second.n = second.per_group = groups;
+    rl_status status = RECORD(RL_VK_ARGMAX, RL_VK_NO_TYPE, &first, groups, 1, 1, 256, 0);
+    if (status) return status;
+    rl_vk_cmd_barrier(cmd);
+    return RECORD(RL_VK_ARGMAX, RL_VK_NO_TYPE, &second, 1, 1, 1, 256, 1);
 }

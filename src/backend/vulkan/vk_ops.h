@@ -25,18 +25,79 @@ RL_MUST_CHECK rl_status rl_vk_ops_init(rl_vk_ops *ops, rl_vk_device *device, rl_
                                        const char *cache_file, rl_error *err);
 void rl_vk_ops_fini(rl_vk_ops *ops);
 
-/* y = W x: matvec.comp. `push.tables` and `push.row_bytes` are filled in here. */
+/* The push structs below are filled by the caller but for `tables` and `row_bytes`. Every kernel but
+ * embed, norm, matmul and moe_sum returns at once when push.token says halt. */
+
+/* x = rows of the embedding table: n tokens. */
+RL_MUST_CHECK rl_status rl_vk_op_embed(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type, uint32_t n,
+                                       const rl_embed_push *push, rl_error *err);
+
+/* y = rms(x) * weight: n rows. */
+RL_MUST_CHECK rl_status rl_vk_op_norm(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n,
+                                      const rl_norm_push *push, rl_error *err);
+
+/* y = W x, token by token. */
 typedef struct rl_vk_matvec {
-    uint32_t type;     /* of W                                                 */
-    uint32_t input;    /* RL_INPUT_...                                         */
-    uint32_t matrix;   /* RL_MATRIX_...                                        */
-    bool add;          /* y += push.add                                        */
-    bool check_halt;   /* return at once when push.halt says so                */
-    uint32_t n_ranks;  /* grid y: 1 when not routed                            */
-    uint32_t n_tokens; /* grid z                                               */
+    uint32_t type;     /* of W                          */
+    uint32_t input;    /* RL_INPUT_...                  */
+    uint32_t matrix;   /* RL_MATRIX_...                 */
+    bool add;          /* y = ... + push.add            */
+    uint32_t n_ranks;  /* grid y: 1 when not routed     */
+    uint32_t n_tokens; /* grid z                        */
     rl_matvec_push push;
 } rl_vk_matvec;
 RL_MUST_CHECK rl_status rl_vk_op_matvec(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matvec *m,
                                         rl_error *err);
+
+/* Y = X W^T, tile by tile. The input RL_INPUT_NORM is not offered: norm first. */
+typedef struct rl_vk_matmul {
+    uint32_t type;
+    uint32_t input;
+    bool add;
+    uint32_t n_tiles; /* routed: > 0, each of at most RL_VK_TILE_TOKENS; 0: push.n rows of x */
+    rl_matmul_push push;
+} rl_vk_matmul;
+enum { RL_VK_TILE_TOKENS = 16 };
+RL_MUST_CHECK rl_status rl_vk_op_matmul(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matmul *m,
+                                        rl_error *err);
+
+/* Columns that one workgroup of delta_step takes: the parts of push.sums are delta_dim / this. */
+uint32_t rl_vk_delta_cols(uint32_t delta_dim);
+RL_MUST_CHECK rl_status rl_vk_op_delta_step(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t delta_dim,
+                                            const rl_delta_push *push, rl_error *err);
+
+/* Attention: prep (batches only), then the pieces, then their union. */
+typedef struct rl_vk_cache_types {
+    uint32_t head_dim;
+    bool key_f16, value_f16;
+} rl_vk_cache_types;
+RL_MUST_CHECK rl_status rl_vk_op_attn_prep(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n,
+                                           const rl_vk_cache_types *types,
+                                           const rl_attn_prep_push *push, rl_error *err);
+RL_MUST_CHECK rl_status rl_vk_op_attn(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, bool fused,
+                                      const rl_vk_cache_types *types, const rl_attn_push *push,
+                                      rl_error *err);
+RL_MUST_CHECK rl_status rl_vk_op_attn_out(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n,
+                                          uint32_t head_dim, const rl_attn_out_push *push,
+                                          rl_error *err);
+
+/* Choice of experts for n tokens. */
+RL_MUST_CHECK rl_status rl_vk_op_route(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, bool forced,
+                                       const rl_route_push *push, rl_error *err);
+
+/* The chosen experts' last matrices and the sum, in one; and the sum alone. */
+RL_MUST_CHECK rl_status rl_vk_op_experts_down(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type,
+                                              const rl_experts_down_push *push, rl_error *err);
+RL_MUST_CHECK rl_status rl_vk_op_moe_sum(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n,
+                                         const rl_moe_sum_push *push, rl_error *err);
+
+/* The largest of push.n numbers: two dispatches with a barrier between; scratch holds
+ * RL_VK_ARGMAX_GROUPS pairs, the result is the pair at push.best. */
+enum { RL_VK_ARGMAX_GROUPS = 128 };
+RL_MUST_CHECK rl_status rl_vk_op_argmax(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_argmax_push *push,
+                                        uint64_t scratch, rl_error *err);
+
+/* Whether the backend has kernels for this tensor type. */
+bool rl_vk_type_is_known(uint32_t type);
 
 #endif

@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 
 #define CACHE_LIMIT_BYTES (64u << 20)
+#define SPLIT_FMA         15 /* RL_SPLIT_FMA of common.glsl */
 
 /* What stands before the driver's data in the cache file. */
 typedef struct cache_header {
@@ -225,14 +226,18 @@ static rl_status pipeline_make(rl_vk_pipelines *p, const rl_vk_blob *blob, rl_vk
     VkShaderModule module = VK_NULL_HANDLE;
     rl_status status = module_get(p, blob, &module, err);
     if (status) return status;
-    VkSpecializationMapEntry entries[RL_VK_MAX_CONSTANTS];
-    for (uint32_t i = 0; i < made->n_constants; i++)
+    VkSpecializationMapEntry entries[RL_VK_MAX_CONSTANTS + 1];
+    uint32_t values[RL_VK_MAX_CONSTANTS + 1], n = made->n_constants;
+    for (uint32_t i = 0; i < n; i++)
         entries[i] = (VkSpecializationMapEntry){ .constantID = i, .offset = 4 * i, .size = 4 };
+    memcpy(values, made->constants, 4 * n);
+    entries[n] = (VkSpecializationMapEntry){ .constantID = SPLIT_FMA, .offset = 4 * n, .size = 4 };
+    values[n++] = device->info.kind == RL_VK_SOFTWARE;
     VkSpecializationInfo constants = {
-        .mapEntryCount = made->n_constants,
+        .mapEntryCount = n,
         .pMapEntries = entries,
-        .dataSize = 4 * made->n_constants,
-        .pData = made->constants,
+        .dataSize = 4 * n,
+        .pData = values,
     };
     VkComputePipelineCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,

@@ -25,7 +25,20 @@ layout(buffer_reference, std430, buffer_reference_align = 4) buffer rl_floats_ou
 layout(buffer_reference, std430, buffer_reference_align = 16) buffer rl_floats4_out { vec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer rl_words_out { uint v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer rl_addresses { uint64_t v[]; };
-layout(buffer_reference, std430, buffer_reference_align = 16) buffer rl_route { rl_vk_route_entry v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) buffer rl_token { rl_vk_token v; };
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer rl_tiles { rl_vk_tile v[]; };
+
+// Set where the driver takes fma() apart and may then regroup it (software devices): products and sums
+// that have to be the same in several kernels are spelled out there.
+layout(constant_id = 15) const bool RL_SPLIT_FMA = false;
+
+float rl_fma(float a, float b, float c)
+{
+    if (!RL_SPLIT_FMA) return fma(a, b, c);
+    precise float product = a * b;
+    precise float sum = product + c;
+    return sum;
+}
 
 // ---- loads ----------------------------------------------------------------------------------------
 
@@ -154,8 +167,9 @@ float rl_softplus(float x)
 
 // The sum over a team of `lanes` neighbouring lanes (a power of two, at most the subgroup), in every
 // one of them; the order of additions is fixed.
-float rl_team_sum(float v, uint lanes)
+float rl_team_sum(float mine, uint lanes)
 {
+    precise float v = mine;
     for (uint step = lanes >> 1; step > 0u; step >>= 1)
         v += subgroupShuffleXor(v, step);
     return v;

@@ -3,8 +3,9 @@
 // Grid     x: teams of rows (any number of workgroups is right), y: ranks (routed), z: tokens
 // Team     up to TEAM neighbouring lanes of a subgroup (a power of two) share ROWS rows; each lane
 //          takes every lanes-th chunk of 32 weights, so the order of additions is fixed
-// Reads    x and, by INPUT, aux; the weights; with ADD what is added; routed: the route entries
-// Writes   y [token][rank][rows]; nothing for ranks outside the mask or without an address
+// Reads    x and, by INPUT, aux; the weights; with ADD what is added; routed: the chosen experts' ids
+//          and where the residency table says that they are
+// Writes   y [token][rank][rows]; nothing for ranks outside the mask or absent, or on a halt
 // Push     rl_matvec_push
 // Numerics f32 on exactly decoded weights; the RMS of the norm is found beside the products and
 //          applied to the sums, since it is one factor for all of them
@@ -68,11 +69,14 @@ void main()
     uint64_t base = p.w;
     if (ROUTED) {
         if (((p.mask >> rank) & 1u) == 0u) return;
-        uint64_t slot = rl_route(p.route).v[token * p.ranks + rank].address;
+        uint expert = rl_words(p.ids).v[token * p.ranks + rank];
+        uint64_t slot = rl_addresses(p.residency).v[expert];
         if (slot == 0ul) return;
         base += slot;
     }
+    uint halt = rl_token(p.token).v.halt;
     rl_table_load(p.tables);
+    if (halt != 0u) return;
     rl_words w = rl_words(base);
     rl_words w_second = rl_words(base + (PAIR ? p.second : 0ul));
     rl_floats4 x = rl_floats4(p.x + 4ul * uint64_t(token * p.x_token + rank * p.x_rank));

@@ -30,55 +30,213 @@
 #define RL_TABLE_MXFP4   5392 /* 16 x f32                                          */
 #define RL_TABLE_WORDS   5408
 
-/* ---- one chosen expert -------------------------------------------------------------------------- */
+/* ---- what changes from token to token -------------------------------------------------------------- */
 
-struct rl_vk_route_entry {
-    RL_U64 address; /* of the slot; 0: not resident */
-    RL_U32 expert;
-    RL_F32 weight;
+/* One per recorded token or batch, in device memory; the host's copy is brought over by the first
+ * command of a submission. Arrays that belong to it (token ids, angles) have addresses of their own. */
+struct rl_vk_token {
+    RL_U32 halt;     /* layer + 1 of the first layer with an absent expert; kernels then return */
+    RL_U32 position; /* of the batch's first token                                               */
+    RL_U32 side;     /* which copy of the recurrent state is read: 0 or 1                        */
+    RL_U32 n;        /* tokens                                                                   */
 };
 
-/* ---- push constants ----------------------------------------------------------------------------- */
+/* ---- push constants ------------------------------------------------------------------------------ */
 
-/* How matvec.comp reads its input (specialisation constant INPUT). */
-#define RL_INPUT_PLAIN  0 /* x                                                          */
-#define RL_INPUT_NORM   1 /* rms(x) * aux: aux [cols] are the norm's weights            */
+/* How matvec.comp and matmul.comp read their input (specialisation constant INPUT). */
+#define RL_INPUT_PLAIN  0 /* x                                                           */
+#define RL_INPUT_NORM   1 /* rms(x) * aux: aux [cols] are the norm's weights             */
 #define RL_INPUT_HEADS  2 /* x scaled per head: aux [cols / head][parts] sums of squares */
-#define RL_INPUT_SWIGLU 3 /* silu(x) * aux                                              */
+#define RL_INPUT_SWIGLU 3 /* silu(x) * aux                                               */
 
-/* How it finds its matrix (MATRIX). */
-#define RL_MATRIX_PLAIN       0 /* at w                                                       */
-#define RL_MATRIX_PAIR        1 /* two: at w and at w + second; the output is silu(first)*second */
+/* How matvec.comp finds its matrix (MATRIX). */
+#define RL_MATRIX_PLAIN       0 /* at w                                                          */
+#define RL_MATRIX_PAIR        1 /* two: at w and w + second; the output is silu(first) * second  */
 #define RL_MATRIX_ROUTED      2 /* in the slot of the expert of rank WorkGroupID.y, at w bytes   */
 #define RL_MATRIX_ROUTED_PAIR 3
 
 struct rl_matvec_push {
-    RL_U64 w;      /* address of the weights, or their offset in the slot                */
-    RL_U64 second; /* bytes from the first to the second matrix of a pair                */
+    RL_U64 w;      /* address of the weights, or their offset in the slot             */
+    RL_U64 second; /* bytes from the first to the second matrix of a pair             */
     RL_U64 x;
     RL_U64 aux;
     RL_U64 y;
-    RL_U64 add;    /* added to y; read only with the constant ADD                        */
-    RL_U64 route;  /* rl_vk_route_entry [token][rank]                                    */
-    RL_U64 tables; /* codebooks                                                          */
+    RL_U64 add;       /* added to y; read only with the constant ADD                     */
+    RL_U64 ids;       /* routed: u32 [token][rank], expert numbers                       */
+    RL_U64 residency; /* routed: u64 [n_expert] of the layer, slot addresses; 0: absent  */
+    RL_U64 tables;    /* codebooks                                                       */
+    RL_U64 token;     /* rl_vk_token                                                     */
     RL_U32 cols, rows;
     RL_U32 row_bytes;
-    RL_U32 head;    /* RL_INPUT_HEADS: values per head                                   */
-    RL_U32 parts;   /* RL_INPUT_HEADS: partial sums per head                             */
-    RL_U32 x_rank;  /* routed: floats from one rank's input to the next                  */
-    RL_U32 ranks;   /* routed: K                                                         */
-    RL_U32 mask;    /* routed: ranks that take part, one bit each                        */
-    RL_U32 x_token; /* floats from one token's input to the next (WorkGroupID.z)         */
+    RL_U32 head;    /* RL_INPUT_HEADS: values per head                                 */
+    RL_U32 parts;   /* RL_INPUT_HEADS: partial sums per head                           */
+    RL_U32 x_rank;  /* routed: floats from one rank's input to the next                */
+    RL_U32 ranks;   /* routed: K                                                       */
+    RL_U32 mask;    /* routed: ranks that take part, one bit each                      */
+    RL_U32 x_token; /* floats from one token's input to the next (WorkGroupID.z)       */
     RL_U32 y_token;
     RL_F32 eps;
     RL_U32 unused;
 };
 
+struct rl_embed_push {
+    RL_U64 w;      /* the table [n_vocab][cols] */
+    RL_U64 tokens; /* u32 [n]                   */
+    RL_U64 y;      /* [n][cols]                 */
+    RL_U64 tables;
+    RL_U32 cols, row_bytes;
+};
+
+struct rl_norm_push {
+    RL_U64 x;      /* [n][cols]                        */
+    RL_U64 weight; /* [cols]                           */
+    RL_U64 y;      /* [n][cols]                        */
+    RL_U32 cols;
+    RL_F32 eps;
+};
+
+/* Y = X W^T for many tokens. */
+struct rl_matmul_push {
+    RL_U64 w;         /* address of the weights, or their offset in the slot               */
+    RL_U64 x;         /* [..][cols]                                                        */
+    RL_U64 aux;       /* as for matvec; of x's shape for SWIGLU                            */
+    RL_U64 y;         /* [..][rows]                                                        */
+    RL_U64 add;       /* [..][rows]                                                        */
+    RL_U64 tiles;     /* routed: rl_vk_tile, one per WorkGroupID.y                         */
+    RL_U64 list;      /* routed: u32, rows of y in the order of the tiles                  */
+    RL_U64 residency; /* routed: u64 [n_expert]                                            */
+    RL_U64 tables;
+    RL_U32 cols, rows, row_bytes;
+    RL_U32 n;      /* rows of x; not routed                                             */
+    RL_U32 divide; /* routed: x's row is list[i] / divide                               */
+    RL_U32 head, parts;
+    RL_F32 eps;
+};
+
+/* Tokens of one expert that one workgroup takes. */
+struct rl_vk_tile {
+    RL_U32 expert, first, count, unused;
+};
+
+struct rl_delta_push {
+    RL_U64 u;      /* [n][channels]  projections before the convolution   */
+    RL_U64 z;      /* [n][Hv D]      output gate                          */
+    RL_U64 ba;     /* [n][2 Hv]      b and a, interleaved per key head    */
+    RL_U64 conv_w; /* [channels][taps]                                    */
+    RL_U64 dt;     /* [Hv]                                                */
+    RL_U64 a;      /* [Hv]                                                */
+    RL_U64 norm;   /* [D]                                                 */
+    RL_U64 conv;   /* [2][taps - 1][channels]   state, both copies        */
+    RL_U64 state;  /* [2][Hv][D][D]             state, both copies        */
+    RL_U64 y;      /* [n][Hv D]      gated, norm's weight in, not scaled  */
+    RL_U64 sums;   /* [n][Hv][parts] sums of squares of what y was before */
+    RL_U64 token;
+    RL_U32 n_key_head, n_value_head;
+    RL_U32 taps;
+    RL_U32 unused;
+};
+
+struct rl_attn_prep_push {
+    RL_U64 q;      /* [n][Hq][2 d]  query, gate; the query is changed in place */
+    RL_U64 k;      /* [n][Hkv][d]                                              */
+    RL_U64 v;      /* [n][Hkv][d]                                              */
+    RL_U64 q_norm; /* [d]                                                      */
+    RL_U64 k_norm; /* [d]                                                      */
+    RL_U64 keys;   /* cache [n_ctx][Hkv d], f32 or f16                         */
+    RL_U64 values;
+    RL_U64 rope; /* [n][n_rot / 2] pairs (cosine, sine)                      */
+    RL_U64 token;
+    RL_U32 n_head, n_head_kv, n_rot;
+    RL_F32 eps;
+};
+
+struct rl_attn_push {
+    RL_U64 q; /* [n][Hq][2 d]                                     */
+    RL_U64 k; /* FUSED: [n][Hkv][d] of this token                 */
+    RL_U64 v;
+    RL_U64 q_norm;
+    RL_U64 k_norm;
+    RL_U64 keys;
+    RL_U64 values;
+    RL_U64 rope;
+    RL_U64 parts; /* [n][splits][Hq][d + 2]: sums, maximum, weight    */
+    RL_U64 token;
+    RL_U32 n_head, n_head_kv, n_rot;
+    RL_U32 splits;
+    RL_F32 eps;
+    RL_U32 unused;
+};
+
+struct rl_attn_out_push {
+    RL_U64 parts;
+    RL_U64 q; /* [n][Hq][2 d]: the gates                          */
+    RL_U64 y; /* [n][Hq d]                                        */
+    RL_U64 token;
+    RL_U32 n_head;
+    RL_U32 splits;
+};
+
+struct rl_route_push {
+    RL_U64 logits;    /* [n][E]                                            */
+    RL_U64 forced;    /* FORCED: u32 [n][K]                                */
+    RL_U64 ids;       /* u32 [n][K]                                        */
+    RL_U64 weights;   /* [n][K]                                            */
+    RL_U64 publish;   /* u32 [n][K], where the host reads                  */
+    RL_U64 residency; /* u64 [E] of the layer                              */
+    RL_U64 token;
+    RL_U32 n_expert, k;
+    RL_U32 layer;
+    RL_U32 check; /* an absent expert halts what follows               */
+};
+
+/* One token: products of the chosen experts' last matrices, summed with everything else. */
+struct rl_experts_down_push {
+    RL_U64 w; /* offset in the slot                                */
+    RL_U64 x; /* [K][cols]                                         */
+    RL_U64 ids, weights, residency;
+    RL_U64 scale;   /* one float: logit of the shared expert's scale     */
+    RL_U64 shared_; /* [rows]                                            */
+    RL_U64 y;       /* [rows], in place                                  */
+    RL_U64 tables, token;
+    RL_U32 cols, rows, row_bytes, k;
+};
+
+struct rl_moe_sum_push {
+    RL_U64 d;       /* [n][K][rows]                                        */
+    RL_U64 weights; /* [n][K]                                              */
+    RL_U64 scale;   /* [n]                                                 */
+    RL_U64 shared_; /* [n][rows]                                           */
+    RL_U64 y;       /* [n][rows], in place                                 */
+    RL_U32 rows, k;
+};
+
+/* The largest of many numbers and where it stands. */
+struct rl_argmax_push {
+    RL_U64 x;    /* [n] floats, or pairs (float, index) with PAIRS         */
+    RL_U64 best; /* pairs, one per workgroup                               */
+    RL_U64 token;
+    RL_U32 n, per_group;
+};
+
 #ifndef GL_core_profile
-typedef struct rl_vk_route_entry rl_vk_route_entry;
-typedef struct rl_matvec_push rl_matvec_push;
-_Static_assert(sizeof(rl_vk_route_entry) == 16, "as in std430");
-_Static_assert(sizeof(rl_matvec_push) == 112, "as in std430");
+#define RL_STRUCT(name, bytes)                                                                     \
+    typedef struct name name;                                                                      \
+    _Static_assert(sizeof(name) == (bytes), #name " is laid out otherwise by shaders");
+RL_STRUCT(rl_vk_token, 16)
+RL_STRUCT(rl_vk_tile, 16)
+RL_STRUCT(rl_matvec_push, 128)
+RL_STRUCT(rl_embed_push, 40)
+RL_STRUCT(rl_norm_push, 32)
+RL_STRUCT(rl_matmul_push, 104)
+RL_STRUCT(rl_delta_push, 112)
+RL_STRUCT(rl_attn_prep_push, 88)
+RL_STRUCT(rl_attn_push, 104)
+RL_STRUCT(rl_attn_out_push, 40)
+RL_STRUCT(rl_route_push, 72)
+RL_STRUCT(rl_experts_down_push, 96)
+RL_STRUCT(rl_moe_sum_push, 48)
+RL_STRUCT(rl_argmax_push, 32)
+#undef RL_STRUCT
 #endif
 
 #endif

@@ -1,0 +1,52 @@
+// attn.glsl - the KV cache in f32 or f16, and rotation: shared by the attention kernels.
+
+layout(constant_id = 1) const uint D = 256;      // values per head
+layout(constant_id = 2) const uint KEY_F16 = 1;
+layout(constant_id = 3) const uint VALUE_F16 = 1;
+
+// Four neighbouring values of a cache whose element i is a multiple of 4.
+vec4 rl_cache_load4(uint64_t cache, uint64_t i, uint f16)
+{
+    if (f16 != 0u) {
+        uvec2 w = rl_words2(cache + 2ul * i).v[0];
+        return vec4(unpackHalf2x16(w.x), unpackHalf2x16(w.y));
+    }
+    return rl_floats4(cache + 4ul * i).v[0];
+}
+
+vec2 rl_cache_load2(uint64_t cache, uint64_t i, uint f16)
+{
+    if (f16 != 0u) return unpackHalf2x16(rl_words(cache + 2ul * i).v[0]);
+    rl_floats f = rl_floats(cache + 4ul * i);
+    return vec2(f.v[0], f.v[1]);
+}
+
+// Two neighbouring values as the cache will give them back.
+vec2 rl_cache_round(vec2 v, uint f16)
+{
+    return f16 != 0u ? unpackHalf2x16(packHalf2x16(v)) : v;
+}
+
+void rl_cache_store2(uint64_t cache, uint64_t i, vec2 v, uint f16)
+{
+    if (f16 != 0u) {
+        rl_words_out(cache + 2ul * i).v[0] = packHalf2x16(v);
+    } else {
+        rl_floats_out f = rl_floats_out(cache + 4ul * i);
+        f.v[0] = v.x;
+        f.v[1] = v.y;
+    }
+}
+
+// Value i of a head after the norm and the rotation. head [D] before both; angles: pairs (cosine,
+// sine) of this token.
+float rl_rotated(rl_floats head, rl_floats weight, float scale, rl_floats angles, uint n_rot, uint i)
+{
+    float x = head.v[i] * scale * weight.v[i];
+    if (i >= n_rot) return x;
+    uint half_ = n_rot / 2u, j = i < half_ ? i : i - half_;
+    uint other = i < half_ ? i + half_ : i - half_;
+    float y = head.v[other] * scale * weight.v[other];
+    float c = angles.v[2u * j], s = angles.v[2u * j + 1u];
+    return i < half_ ? x * c - y * s : x * c + y * s;
+}
