@@ -10,6 +10,8 @@
 #include <cpuid.h>
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
 #endif
 
 static bool always(void)
@@ -40,8 +42,52 @@ static bool runs_avx512vnni(void)
 }
 
 #define X86(table, runs) &rl_cpu_kernels_##table, runs
+#define ARM(table, runs) NULL, NULL
+#elif defined(__aarch64__)
+#if defined(__linux__)
+static bool runs_dotprod(void)
+{
+    return getauxval(AT_HWCAP) >> 20 & 1; /* asimddp */
+}
+
+static bool runs_i8mm(void)
+{
+    return runs_dotprod() && getauxval(AT_HWCAP2) >> 13 & 1;
+}
+#elif defined(__APPLE__)
+static bool has(const char *feature)
+{
+    int value = 0;
+    size_t bytes = sizeof value;
+    return !sysctlbyname(feature, &value, &bytes, NULL, 0) && value;
+}
+
+static bool runs_dotprod(void)
+{
+    return has("hw.optional.arm.FEAT_DotProd");
+}
+
+static bool runs_i8mm(void)
+{
+    return runs_dotprod() && has("hw.optional.arm.FEAT_I8MM");
+}
+#else
+static bool runs_dotprod(void)
+{
+    return false;
+}
+
+static bool runs_i8mm(void)
+{
+    return false;
+}
+#endif
+
+#define X86(table, runs) NULL, NULL
+#define ARM(table, runs) &rl_cpu_kernels_##table, runs
 #else
 #define X86(table, runs) NULL, NULL
+#define ARM(table, runs) NULL, NULL
 #endif
 
 /* From slow to fast: of the rows with one name the last that the machine can run counts, and the
@@ -54,13 +100,14 @@ static const struct {
     { "exact", &rl_cpu_kernels_exact, always },
     { "exact", X86(exact_avx2, runs_avx2) },
     { "exact", X86(exact_avx512, runs_avx512) },
+    { "exact", ARM(exact_neon, always) },
     { "scalar", &rl_cpu_kernels_scalar, always },
     { "avx2", X86(avx2, runs_avx2) },
     { "avx512", X86(avx512, runs_avx512) },
     { "avx512vnni", X86(avx512vnni, runs_avx512vnni) },
-    { "neon", NULL, NULL },
-    { "dotprod", NULL, NULL },
-    { "i8mm", NULL, NULL },
+    { "neon", ARM(neon, always) },
+    { "dotprod", ARM(dotprod, runs_dotprod) },
+    { "i8mm", ARM(i8mm, runs_i8mm) },
 };
 
 uint32_t rl_cpu_kernels_count(void)
