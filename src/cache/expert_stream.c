@@ -18,6 +18,10 @@
 
 #define NONE UINT32_MAX
 
+/* Ranges that may have landed and not been handed on yet: their reads' places in the queue are
+ * given to the next ones before the copying begins, so that the disk is not idle meanwhile. */
+#define LANDED 16
+
 typedef struct request {
     rl_stream_request what;
     uint32_t next;      /* in its list                             */
@@ -45,9 +49,10 @@ struct rl_stream {
     rl_stream_fill fill;
     void *context;
     size_t range_bytes;
+    uint32_t depth;
     request *requests; /* [n_requests] */
     uint32_t n_requests, n_pending;
-    range *ranges; /* [depth] */
+    range *ranges; /* [depth + LANDED] */
     uint32_t free_range;
     uint32_t *buffers; /* [n_buffers] the free ones, a stack */
     uint32_t n_free_buffers;
@@ -100,23 +105,24 @@ rl_status rl_stream_create(rl_stream **out, const rl_stream_params *params, rl_e
     size_t ring = params->ring_bytes ? params->ring_bytes : RL_STREAM_RING_BYTES;
     size_t n_buffers = ring / (params->range_bytes + 3 * 4096);
     if (n_buffers < RL_STREAM_MIN_BUFFERS) n_buffers = RL_STREAM_MIN_BUFFERS;
-    if (n_buffers > depth) n_buffers = depth;
+    if (n_buffers > depth + LANDED) n_buffers = depth + LANDED;
     rl_stream *stream = calloc(1, sizeof *stream);
     rl_status status = RL_OK;
     if (!stream) goto no_memory;
     stream->fill = params->fill;
     stream->context = params->context;
     stream->range_bytes = params->range_bytes;
+    stream->depth = depth;
     stream->n_requests = params->n_requests ? params->n_requests : RL_STREAM_REQUESTS;
     stream->free = stream->needed = stream->prefetch = stream->answered = (list){ NONE, NONE };
     stream->requests = calloc(stream->n_requests, sizeof *stream->requests);
-    stream->ranges = calloc(depth, sizeof *stream->ranges);
+    stream->ranges = calloc(depth + LANDED, sizeof *stream->ranges);
     stream->buffers = calloc(n_buffers, sizeof *stream->buffers);
     if (!stream->requests || !stream->ranges || !stream->buffers) goto no_memory;
     for (uint32_t i = 0; i < stream->n_requests; i++)
         append(stream, &stream->free, i);
-    for (uint32_t i = 0; i < depth; i++)
-        stream->ranges[i].next = i + 1 < depth ? i + 1 : NONE;
+    for (uint32_t i = 0; i < depth + LANDED; i++)
+        stream->ranges[i].next = i + 1 < depth + LANDED ? i + 1 : NONE;
     for (uint32_t i = 0; i < n_buffers; i++)
         stream->buffers[stream->n_free_buffers++] = i;
     status = rl_reader_create(&stream->reader,
@@ -167,7 +173,7 @@ static bool start_part(rl_stream *stream, uint32_t i)
     request *r = &stream->requests[i];
     const rl_stream_range *part = &r->what.parts[r->n_started];
     uint32_t tag = stream->free_range;
-    if (tag == NONE) return false;
+    if (tag == NONE || rl_reader_in_flight(stream->reader) == stream->depth) return false;
     rl_reader_read read = { .tag = tag,
                             .file = part->file,
                             .offset = part->offset,
@@ -239,16 +245,17 @@ static void land(rl_stream *stream, const rl_reader_result *result)
 /* Lands what has come; with `wait` until there is an answer or nothing is in flight. */
 static void pump(rl_stream *stream, bool wait)
 {
-    rl_reader_result results[16];
+    rl_reader_result results[LANDED];
     start_more(stream);
     for (;;) {
         bool sleep = wait && stream->answered.first == NONE;
-        uint32_t n = rl_reader_reap(stream->reader, results, 16, sleep);
+        uint32_t n = rl_reader_reap(stream->reader, results, LANDED, sleep);
+        if (!n) return;
+        start_more(stream); /* while we copy */
         for (uint32_t i = 0; i < n; i++)
             land(stream, &results[i]);
-        if (!n) return;
         start_more(stream);
-        if (stream->answered.first != NONE && n < 16) return;
+        if (stream->answered.first != NONE && n < LANDED) return;
     }
 }
 

@@ -24,7 +24,7 @@
 
 enum {
     RL_STREAM_PARTS = 3,                     /* gate, up, down; fewer where they are fused    */
-    RL_STREAM_DEPTH = 16,                    /* reads in flight by default: docs/decisions    */
+    RL_STREAM_DEPTH = 32,                    /* reads in flight by default: docs/decisions    */
     RL_STREAM_REQUESTS = 256,                /* experts accepted but not answered, by default */
     RL_STREAM_RING_BYTES = 16 * 1024 * 1024, /* bounce buffers by default                     */
     RL_STREAM_MIN_BUFFERS = 3                /* never fewer: one expert in flight             */
@@ -51,7 +51,7 @@ typedef struct rl_stream_params {
     uint32_t depth;       /* reads in flight; 0: RL_STREAM_DEPTH                              */
     uint32_t n_requests;  /* 0: RL_STREAM_REQUESTS                                            */
     size_t ring_bytes;    /* 0: RL_STREAM_RING_BYTES. As many bounce buffers of range_bytes
-                                  + 12 KiB as fit, at most `depth`, at least MIN_BUFFERS           */
+                                  + 12 KiB as fit, at most depth + 16, at least MIN_BUFFERS        */
     rl_stream_fill fill;  /* may be NULL when every range says `into`                         */
     void *context;        /* fill's                                                           */
     rl_read_fault fault;  /* tests */

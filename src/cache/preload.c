@@ -87,7 +87,6 @@ static rl_status prepare(preload *p, rl_error *err)
                                                  .n_files = params->n_files,
                                                  .io = params->io,
                                                  .driver = params->driver,
-                                                 .page_cache_bytes = params->page_cache_bytes,
                                                  .depth = p->depth,
                                                  .n_buffers = p->depth,
                                                  .range_bytes = p->chunk_bytes,

@@ -15,12 +15,13 @@
 typedef struct rl_reader rl_reader;
 
 /* How files are read is rl_io_mode of redlite.h:
- *   RL_IO_AUTO      direct where it works and the page cache could not hold the files
+ *   RL_IO_AUTO      buffered when the page cache can hold the files, or does so already; otherwise
+ *                   direct where that works
  *   RL_IO_DIRECT    past the page cache; create fails where the file system cannot
  *   RL_IO_BUFFERED  through the page cache */
 
 typedef enum rl_io_driver {
-    RL_IO_DRIVER_AUTO, /* io_uring where there is one, threads otherwise */
+    RL_IO_DRIVER_AUTO, /* io_uring for direct I/O where there is one, threads otherwise */
     RL_IO_DRIVER_URING,
     RL_IO_DRIVER_THREADS
 } rl_io_driver;

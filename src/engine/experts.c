@@ -248,7 +248,7 @@ static bool preload_progress(void *context, const rl_preload_progress *now)
 
 /* Every expert, in the order of the file. */
 static rl_status preload(rl_experts *x, const rl_engine_params *params, const rl_file **files,
-                         uint64_t page_cache_bytes, rl_error *err)
+                         rl_error *err)
 {
     const rl_shape *s = &x->engine->net.shape;
     rl_stream_request *requests = calloc(x->plan.n_expert, sizeof *requests);
@@ -265,7 +265,6 @@ static rl_status preload(rl_experts *x, const rl_engine_params *params, const rl
         .files = files,
         .n_files = rl_gguf_n_parts(x->engine->file),
         .io = params->io,
-        .page_cache_bytes = page_cache_bytes,
         .requests = requests,
         .n_requests = n,
         .fill = fill_slot,
@@ -301,8 +300,7 @@ rl_status rl_experts_create(rl_experts **out, rl_engine *engine, const rl_engine
             memory.free_bytes > x->plan.bytes ? memory.free_bytes - x->plan.bytes : 0;
         x->prefetch = !params->no_prefetch && !x->plan.full && engine->ops->route_ahead;
         status = make_stream(x, params, files, page_cache, err);
-        if (!status && x->plan.full && !params->no_preload)
-            status = preload(x, params, files, page_cache, err);
+        if (!status && x->plan.full && !params->no_preload) status = preload(x, params, files, err);
     }
     free(files);
     if (status) {
