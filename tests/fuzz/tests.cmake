@@ -44,3 +44,11 @@ foreach(file ${RL_FUZZ_FILES})
   string(REPLACE fuzz_ "" name ${name})
   rl_add_fuzzer(${name} ${RL_FUZZ_MORE_${name}})
 endforeach()
+
+# What the commands of the program read is the program's, not the library's.
+foreach(program fuzz_cli_json_replay fuzz_cli_json)
+  if(TARGET ${program})
+    target_sources(${program} PRIVATE ${PROJECT_SOURCE_DIR}/apps/cli/json.c ${PROJECT_SOURCE_DIR}/apps/cli/conversation.c)
+    target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR}/apps)
+  endif()
+endforeach()
