@@ -1,7 +1,8 @@
 /* thread.h - the fork-join pool: one loop, split over a fixed set of threads.
  *
  * The calling thread takes part. Workers spin for a short while after a loop, then sleep, so that
- * the many small loops of a token start within a microsecond and an idle program costs nothing.
+ * the many small loops of a token start within a microsecond and an idle program costs nothing. A
+ * worker that gets no processor delays nobody unless it is in the middle of a task.
  * Threads: one caller at a time; the pool belongs to its owner. */
 #ifndef RL_BASE_THREAD_H
 #define RL_BASE_THREAD_H
@@ -23,5 +24,7 @@ void rl_pool_run(rl_pool *pool, rl_task task, void *arg, uint32_t n_tasks);
 
 /* Physical cores that this process may use: affinity and cgroup CPU limits respected; >= 1. */
 uint32_t rl_cpu_count(void);
+/* The same with /proc and /sys looked for below `root`; for tests. */
+uint32_t rl_cpu_count_below(const char *root);
 
 #endif

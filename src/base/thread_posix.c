@@ -1,33 +1,40 @@
 /* thread_posix.c - base/thread.h on pthreads.
  *
- * A loop is published by a new generation in `gate`, together with an open door. A worker enters by
- * counting itself in while the door is open, takes task indices from one atomic counter, and counts
- * itself out. The caller, out of tasks, shuts the door and waits for those inside only: a worker that
- * the system has not woken yet finds the door shut and is not waited for, so more threads than
- * cores cost little, and nobody can touch the next loop's arguments. */
+ * The loop under way is one word: its number and how many of its tasks are not yet claimed. A
+ * thread takes a task by lowering that word with a compare-and-swap, which fails as soon as another
+ * loop has begun; who has claimed a task may rely on the loop's other fields, because the caller
+ * waits until as many tasks are done as there were. Workers that come late, or not at all, hold
+ * nobody up: with more threads than cores the caller simply does more of the work itself.
+ *
+ * Waiting happens in three steps: pauses for some microseconds, then yielding the processor to
+ * whoever needs it, then (workers only) sleeping on a condition. */
 #include "base/thread.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 
-#define SPIN_ROUNDS 4000 /* about 20-60 us of pauses before a worker sleeps */
+enum {
+    PAUSE_NS = 10000,  /* of pure pauses                      */
+    AWAKE_NS = 200000, /* with yielding, before a sleep       */
+    ROUND = 16         /* pauses between two looks at a clock */
+};
 
 struct rl_pool {
     uint32_t n_threads;
     uint32_t n_started; /* workers that exist, without the caller */
     pthread_t *workers;
+    /* The loop; constant while tasks of it are claimed. */
     rl_task task;
     void *arg;
     uint32_t n_tasks;
-    _Alignas(64) atomic_uint next;          /* next task index                                */
-    _Alignas(64) atomic_uint_fast64_t gate; /* generation | OPEN | workers inside        */
+    _Alignas(64) _Atomic uint64_t open;   /* number of the loop << 32 | tasks not yet claimed */
+    _Alignas(64) _Atomic uint64_t undone; /* tasks not yet done                            */
     _Alignas(64) atomic_uint sleepers;
     atomic_bool stop;
     pthread_mutex_t lock;
@@ -48,46 +55,76 @@ static inline void cpu_relax(void)
 #endif
 }
 
-static void take_tasks(rl_pool *pool, uint32_t thread)
+/* Claims a task; false when none is left. *number is the loop's. */
+static inline bool claim(rl_pool *pool, uint32_t *number, uint32_t *left)
 {
-    for (;;) {
-        uint32_t i = atomic_fetch_add_explicit(&pool->next, 1, memory_order_relaxed);
-        if (i >= pool->n_tasks) return;
-        pool->task(pool->arg, i, thread);
+    uint64_t word = atomic_load_explicit(&pool->open, memory_order_acquire);
+    while ((uint32_t)word) {
+        if (atomic_compare_exchange_weak_explicit(&pool->open, &word, word - 1,
+                                                  memory_order_acquire, memory_order_acquire)) {
+            *number = (uint32_t)(word >> 32);
+            *left = (uint32_t)word;
+            return true;
+        }
     }
+    *number = (uint32_t)(word >> 32);
+    return false;
 }
 
-#define INSIDE_MASK 0xffffu
-#define OPEN        0x10000u
-#define GENERATION  0x100000000u /* one loop further */
-
-static uint32_t generation_of(uint64_t gate)
+/* Does tasks as long as there are any; returns the number of the loop that ran dry. */
+static uint32_t take_tasks(rl_pool *pool, uint32_t thread)
 {
-    return (uint32_t)(gate / GENERATION);
+    uint32_t number, left;
+    while (claim(pool, &number, &left)) {
+        pool->task(pool->arg, pool->n_tasks - left, thread);
+        atomic_fetch_sub_explicit(&pool->undone, 1, memory_order_release);
+    }
+    return number;
 }
 
-/* Waits until the generation is not `seen`; returns the gate as it is then. */
-static uint64_t await_generation(rl_pool *pool, uint32_t seen)
+/* The first step: true as soon as *word differs from `old` in its upper or lower half. */
+static inline bool changed(const _Atomic uint64_t *word, uint32_t old, uint32_t shift)
 {
-    for (int i = 0; i < SPIN_ROUNDS; i++) {
-        uint64_t gate = atomic_load_explicit(&pool->gate, memory_order_acquire);
-        if (generation_of(gate) != seen) return gate;
+    for (int i = 0; i < ROUND; i++) {
+        if ((uint32_t)(atomic_load_explicit(word, memory_order_acquire) >> shift) != old)
+            return true;
         cpu_relax();
     }
+    return false;
+}
+
+/* What comes between two rounds of looking; *since is when waiting began, 0 at first. False: it has
+ * lasted AWAKE_NS. */
+static bool keep_waiting(uint64_t *since)
+{
+    const uint64_t now = rl_clock_ns();
+    if (!*since) *since = now;
+    if (now - *since < PAUSE_NS) return true;
+    sched_yield();
+    return now - *since < AWAKE_NS;
+}
+
+/* Waits for another loop than number `seen`. */
+static void await_loop(rl_pool *pool, uint32_t seen)
+{
+    uint64_t since = 0;
+    do {
+        if (changed(&pool->open, seen, 32)) return;
+    } while (keep_waiting(&since));
     pthread_mutex_lock(&pool->lock);
     atomic_fetch_add(&pool->sleepers, 1);
-    while (generation_of(atomic_load(&pool->gate)) == seen)
+    /* Sequentially consistent, as the caller's store and look at the sleepers are: one of the two
+     * sees the other. */
+    while ((uint32_t)(atomic_load(&pool->open) >> 32) == seen)
         pthread_cond_wait(&pool->wake, &pool->lock);
     atomic_fetch_sub(&pool->sleepers, 1);
     pthread_mutex_unlock(&pool->lock);
-    return atomic_load_explicit(&pool->gate, memory_order_acquire);
 }
 
-/* The next generation, with the door open or not. Nobody is inside. */
-static void publish(rl_pool *pool, uint64_t door)
+static void publish(rl_pool *pool, uint32_t n_tasks)
 {
-    uint64_t gate = atomic_load_explicit(&pool->gate, memory_order_relaxed);
-    atomic_store(&pool->gate, (generation_of(gate) + 1ull) * GENERATION + door);
+    const uint64_t number = (atomic_load_explicit(&pool->open, memory_order_relaxed) >> 32) + 1;
+    atomic_store(&pool->open, number << 32 | n_tasks);
     if (atomic_load(&pool->sleepers)) {
         pthread_mutex_lock(&pool->lock);
         pthread_cond_broadcast(&pool->wake);
@@ -102,16 +139,9 @@ static void *worker_main(void *opaque)
     free(opaque);
     uint32_t seen = 0;
     for (;;) {
-        uint_fast64_t gate = await_generation(pool, seen);
+        await_loop(pool, seen);
         if (atomic_load(&pool->stop)) return NULL;
-        seen = generation_of(gate);
-        while (gate & OPEN && generation_of(gate) == seen)
-            if (atomic_compare_exchange_weak_explicit(&pool->gate, &gate, gate + 1,
-                                                      memory_order_acquire, memory_order_acquire)) {
-                take_tasks(pool, start.thread);
-                atomic_fetch_sub_explicit(&pool->gate, 1, memory_order_release);
-                break;
-            }
+        seen = take_tasks(pool, start.thread);
     }
 }
 
@@ -171,25 +201,14 @@ void rl_pool_run(rl_pool *pool, rl_task task, void *arg, uint32_t n_tasks)
             task(arg, i, 0);
         return;
     }
+    /* Nobody holds a task of the loop before, so nobody reads these. */
     pool->task = task;
     pool->arg = arg;
     pool->n_tasks = n_tasks;
-    atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
-    publish(pool, OPEN);
+    atomic_store_explicit(&pool->undone, n_tasks, memory_order_relaxed);
+    publish(pool, n_tasks);
     take_tasks(pool, 0);
-    atomic_fetch_and_explicit(&pool->gate, ~(uint_fast64_t)OPEN, memory_order_relaxed);
-    for (uint32_t spins = 0; atomic_load_explicit(&pool->gate, memory_order_acquire) & INSIDE_MASK;
-         spins++) {
-        cpu_relax();
-        if (spins > SPIN_ROUNDS) sched_yield(); /* somebody inside has lost its core */
-    }
-}
-
-uint32_t rl_cpu_count(void)
-{
-    uint32_t count = 1;
-    cpu_set_t set;
-    if (!sched_getaffinity(0, sizeof set, &set) && CPU_COUNT(&set) > 0)
-        count = (uint32_t)CPU_COUNT(&set);
-    return count;
+    uint64_t since = 0;
+    for (uint64_t left; (left = atomic_load_explicit(&pool->undone, memory_order_acquire));)
+        if (!changed(&pool->undone, (uint32_t)left, 0)) keep_waiting(&since);
 }

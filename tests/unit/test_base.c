@@ -3,6 +3,8 @@
 
 #include <math.h>
 #include <stdatomic.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/file.h"
@@ -92,5 +94,79 @@ static void base_pool_runs_each_task_once(void **state)
     rl_pool_destroy(pool);
 }
 
+/* Sleeping workers come back: loops with pauses between them, longer than workers stay awake. */
+static void base_pool_wakes_sleepers(void **state)
+{
+    (void)state;
+    rl_error err = { "" };
+    rl_pool *pool = NULL;
+    assert_ok(rl_pool_create(&pool, 4, &err));
+    static count_job job;
+    for (uint32_t round = 0; round < 30; round++) {
+        atomic_store(&job.total, 0);
+        rl_pool_run(pool, count_task, &job, 500);
+        assert_int_equal(atomic_load(&job.total), 500);
+        usleep(round % 3 * 700);
+    }
+    rl_pool_destroy(pool);
+}
+
+static void write_below(const char *root, const char *path, const char *text)
+{
+    char name[1024];
+    snprintf(name, sizeof name, "%s%s", root, path);
+    for (char *slash = strchr(name + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        mkdir(name, 0777);
+        *slash = '/';
+    }
+    FILE *file = fopen(name, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+/* Physical cores, then every control group from the process up to the root.
+ * Stands against: 64 threads in a container that may use two processors. */
+static void base_cpu_count_respects_limits(void **state)
+{
+    (void)state;
+    const char *root = rl_test_scratch("cpu_count");
+    char path[256];
+    assert_true(rl_cpu_count() >= 1);
+    for (uint32_t cpu = 0; cpu < 256; cpu += 2) { /* pairs of neighbours share a core */
+        for (uint32_t twin = 0; twin < 2; twin++) {
+            char pair[32];
+            snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%u/topology/core_cpus_list",
+                     cpu + twin);
+            snprintf(pair, sizeof pair, "%u-%u\n", cpu, cpu + 1);
+            write_below(root, path, pair);
+        }
+    }
+    write_below(root, "/proc/self/cgroup", "");
+    uint32_t all = rl_cpu_count_below("/nonexistent"), cores = rl_cpu_count_below(root);
+    assert_true(cores >= (all + 1) / 2 && cores <= all);
+
+    /* Without siblings, so that the limits below are what counts. */
+    root = rl_test_scratch("cpu_count_groups");
+    write_below(root, "/proc/self/cgroup", "0::/a/b\n");
+    write_below(root, "/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+    write_below(root, "/sys/fs/cgroup/a/cpu.max", "max 100000\n");
+    assert_int_equal(rl_cpu_count_below(root), all);
+    write_below(root, "/sys/fs/cgroup/a/cpu.max", "120000 100000\n"); /* the parent's counts */
+    assert_int_equal(rl_cpu_count_below(root), 1);
+    write_below(root, "/sys/fs/cgroup/a/cpu.max", "20000 100000\n");
+    assert_int_equal(rl_cpu_count_below(root), 1);
+    write_below(root, "/sys/fs/cgroup/a/cpu.max", "99900000 100000\n");
+    assert_int_equal(rl_cpu_count_below(root), all);
+    write_below(root, "/proc/self/cgroup", "5:memory:/x\n4:cpuacct,cpu:/c\n");
+    write_below(root, "/sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "-1\n");
+    write_below(root, "/sys/fs/cgroup/cpu/c/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(rl_cpu_count_below(root), all);
+    write_below(root, "/sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "50000\n");
+    assert_int_equal(rl_cpu_count_below(root), 1);
+}
+
 RL_TEST_MAIN(RL_TEST(base, f16_round_trip), RL_TEST(base, checked_arithmetic),
-             RL_TEST(base, file_errors), RL_TEST(base, pool_runs_each_task_once))
+             RL_TEST(base, file_errors), RL_TEST(base, pool_runs_each_task_once),
+             RL_TEST(base, pool_wakes_sleepers), RL_TEST(base, cpu_count_respects_limits))
