@@ -1,3 +1,9 @@
+# Stages must not allocate: counted by support/fault.c in front of the allocator.
+target_sources(kernel_test_cpu_stages PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/support/fault.c)
+foreach(name malloc calloc realloc aligned_alloc posix_memalign strdup strndup free pread pread64 __pread_chk)
+  target_link_options(kernel_test_cpu_stages PRIVATE "LINKER:--wrap=${name}")
+endforeach()
+
 # The kernels of the Vulkan backend once more, with the lanes of the software device set to 4, 8, 16,
 # and every shader through the translator that Apple GPUs depend on.
 get_property(RL_SPIRV_FILES GLOBAL PROPERTY RL_SPIRV_FILES)

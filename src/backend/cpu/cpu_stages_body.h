@@ -1,0 +1,461 @@
+/* cpu_stages_body.h - the bodies behind cpu_stages.h; included once per instruction set.
+ *
+ * The including file defines, before the include:
+ *     L            lanes of a vector: 4, 8 or 16
+ *     QT           queries that one pass of attention keeps in registers: 2, 4 or 8
+ *     TABLE, ISA   the table to define and its name
+ *     load_half(p) L values of binary16
+ * Vectors are the compiler's own; FMA comes by -ffp-contract=fast, where the processor has it. */
+
+#include <math.h>
+#include <string.h>
+
+#include "base/bytes.h"
+
+#define INLINE  static inline __attribute__((always_inline))
+#define VECTORS (RL_CPU_LANES / L) /* vectors per block of 16 */
+
+typedef float vf __attribute__((vector_size(4 * L)));
+typedef int32_t vi __attribute__((vector_size(4 * L)));
+typedef float vf_any __attribute__((vector_size(4 * L), aligned(4), may_alias));
+
+INLINE vf load(const float *p)
+{
+    return *(const vf_any *)p;
+}
+
+INLINE void store(float *p, vf v)
+{
+    *(vf_any *)p = v;
+}
+
+INLINE vf splat(float x)
+{
+    return x - (vf){ 0 };
+}
+
+INLINE vf pick(vi mask, vf yes, vf no)
+{
+    return (vf)((mask & (vi)yes) | (~mask & (vi)no));
+}
+
+INLINE float sum_of(vf v)
+{
+    float part[L], sum = 0;
+    memcpy(part, &v, sizeof part);
+    for (int width = L / 2; width; width /= 2)
+        for (int i = 0; i < width; i++)
+            part[i] += part[i + width];
+    sum = part[0];
+    return sum;
+}
+
+INLINE float max_of(vf v)
+{
+    float part[L];
+    memcpy(part, &v, sizeof part);
+    for (int width = L / 2; width; width /= 2)
+        for (int i = 0; i < width; i++)
+            part[i] = part[i] > part[i + width] ? part[i] : part[i + width];
+    return part[0];
+}
+
+/* e^x within two units in the last place; 0 below -87.3, no infinity above 88.3; NaN stays. */
+INLINE vf exp_of(vf x)
+{
+    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
+    vi under = x < splat(-87.3f);
+    x = pick(x > splat(88.3f), splat(88.3f), x);
+    x = pick(under, splat(-87.3f), x);
+    vf shifted = x * 1.44269504f + magic;
+    vi power = (vi)shifted - (vi)splat(magic);
+    vf n = shifted - magic;
+    x = x - n * 0.693359375f;
+    x = x + n * 2.12194440e-4f;
+    vf p = x * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * x + 8.3334519073e-3f;
+    p = p * x + 4.1665795894e-2f;
+    p = p * x + 1.6666665459e-1f;
+    p = p * x + 5.0000001201e-1f;
+    p = p * (x * x) + x + 1.0f;
+    p = p * (vf)((power + 127) << 23);
+    return (vf)(~under & (vi)p);
+}
+
+INLINE vf sigmoid_of(vf x)
+{
+    return 1.0f / (1.0f + exp_of(-x));
+}
+
+/* The first n < L values of p, zeros behind them. */
+INLINE vf load_some(const float *p, uint32_t n)
+{
+    float part[L] = { 0 };
+    for (uint32_t i = 0; i < n; i++)
+        part[i] = p[i];
+    vf v;
+    memcpy(&v, part, sizeof v);
+    return v;
+}
+
+INLINE void store_some(float *p, vf v, uint32_t n)
+{
+    float part[L];
+    memcpy(part, &v, sizeof part);
+    for (uint32_t i = 0; i < n; i++)
+        p[i] = part[i];
+}
+
+/* Runs `full` for every whole vector and `rest` for the tail, with AT the index and LOAD/STORE the
+ * matching accesses. */
+#define FOR_VECTORS(n, statement)                                                                  \
+    do {                                                                                           \
+        uint32_t at = 0;                                                                           \
+        for (; at + L <= (n); at += L) {                                                           \
+            enum { WHOLE = 1 };                                                                    \
+            const uint32_t left = L;                                                               \
+            (void)left;                                                                            \
+            statement                                                                              \
+        }                                                                                          \
+        if (at < (n)) {                                                                            \
+            enum { WHOLE = 0 };                                                                    \
+            const uint32_t left = (n)-at;                                                          \
+            statement                                                                              \
+        }                                                                                          \
+    } while (0)
+#define LOAD(p)     (WHOLE ? load((p) + at) : load_some((p) + at, left))
+#define STORE(p, v) (WHOLE ? store((p) + at, (v)) : store_some((p) + at, (v), left))
+
+/* ---- one row at a time ----------------------------------------------------------------------- */
+
+static float dot(const float *a, const float *b, uint32_t n)
+{
+    vf sum0 = { 0 }, sum1 = { 0 }, sum2 = { 0 }, sum3 = { 0 };
+    uint32_t i = 0;
+    for (; i + 4 * L <= n; i += 4 * L) {
+        sum0 += load(a + i) * load(b + i);
+        sum1 += load(a + i + L) * load(b + i + L);
+        sum2 += load(a + i + 2 * L) * load(b + i + 2 * L);
+        sum3 += load(a + i + 3 * L) * load(b + i + 3 * L);
+    }
+    for (; i + L <= n; i += L)
+        sum0 += load(a + i) * load(b + i);
+    if (i < n) sum1 += load_some(a + i, n - i) * load_some(b + i, n - i);
+    return sum_of((sum0 + sum1) + (sum2 + sum3));
+}
+
+static void sigmoid_gate(float *x, const float *gate, float scale, uint32_t n)
+{
+    FOR_VECTORS(n, { STORE(x, LOAD(x) * scale * sigmoid_of(LOAD(gate))); });
+}
+
+static void weighted_sum(float *x, const float *parts, size_t stride, const uint32_t *rows,
+                         const float *weights, uint32_t k, const float *last, uint32_t n)
+{
+    FOR_VECTORS(n, {
+        vf sum = { 0 };
+        for (uint32_t i = 0; i < k; i++)
+            sum += LOAD(parts + rows[i] * stride) * weights[i];
+        STORE(x, LOAD(x) + (sum + LOAD(last)));
+    });
+}
+
+static void gated_norm(const float *x, const float *weight, const float *z, uint32_t n, float eps,
+                       float *out)
+{
+    const float scale = 1.0f / sqrtf(dot(x, x, n) / (float)n + eps);
+    FOR_VECTORS(n, {
+        vf gate = LOAD(z);
+        STORE(out, LOAD(x) * scale * LOAD(weight) * (gate * sigmoid_of(gate)));
+    });
+}
+
+/* ---- convolution ----------------------------------------------------------------------------- */
+
+static void conv(const rl_cpu_conv *a)
+{
+    const uint32_t past = a->taps - 1;
+    /* The new state first: it holds raw columns, and the result will replace them. */
+    for (uint32_t j = 0; j < past; j++) {
+        const uint32_t from = a->n + j; /* of the old state, then of u */
+        const float *column = from < past ? a->state_in + (size_t)from * a->channels
+                                          : a->u + (size_t)(from - past) * a->stride;
+        memcpy(a->state_out + (size_t)j * a->channels, column, a->width * sizeof(float));
+    }
+    /* Newest token first, so that every window is still raw. */
+    for (uint32_t t = a->n; t-- > 0;) {
+        float *row = a->u + (size_t)t * a->stride;
+        vf squares = { 0 };
+        FOR_VECTORS(a->width, {
+            vf sum = { 0 };
+            for (uint32_t j = 0; j < a->taps; j++) {
+                const uint32_t from = t + j;
+                const float *column = from < past ? a->state_in + (size_t)from * a->channels
+                                                  : a->u + (size_t)(from - past) * a->stride;
+                sum += LOAD(a->weights + (size_t)j * a->channels) * LOAD(column);
+            }
+            sum *= sigmoid_of(sum);
+            squares += sum * sum;
+            STORE(row, sum);
+        });
+        if (a->norm_scale == 0) continue;
+        const float scale = a->norm_scale / sqrtf(sum_of(squares) + 1e-6f);
+        FOR_VECTORS(a->width, { STORE(row, LOAD(row) * scale); });
+    }
+}
+
+/* ---- delta rule ------------------------------------------------------------------------------ */
+
+/* `vectors` vectors of neighbouring columns for all tokens. With p = S^T k and o = S^T q of the
+ * state before the decay, one token is
+ *     e = beta (v - decay p);  S = decay S + k e^T;  result = decay o + (k . q) e
+ * so the pass that writes the state of one token also gathers p and o of the next: one pass over
+ * the columns per token, and they stay in the first cache. */
+INLINE void delta_columns(const rl_cpu_delta *a, uint32_t column, const int vectors)
+{
+    const uint32_t d = a->d, padded = rl_cpu_pad(d);
+    const size_t offset = (size_t)column * d; /* whole blocks of 16 columns lie before */
+    const float *in = a->state_in + offset;
+    float *state = a->state_out + offset;
+    vf p[8], o[8], e[8];
+    for (int i = 0; i < vectors; i++)
+        p[i] = o[i] = (vf){ 0 };
+    const float *k = a->k, *q = a->q;
+    for (uint32_t n = 0; n < d; n++) {
+#pragma GCC unroll 8
+        for (int i = 0; i < vectors; i++) {
+            const vf s = load(in + (size_t)(i / VECTORS) * d * RL_CPU_LANES + n * RL_CPU_LANES +
+                              i % VECTORS * L);
+            p[i] += s * k[n];
+            o[i] += s * q[n];
+        }
+    }
+    for (uint32_t t = 0; t < a->n; t++) {
+        const float decay = a->decay[t], beta = a->beta[t], kq = a->kq[t];
+        const float *v = a->v + (size_t)t * a->v_stride + column;
+        float *out = a->out + (size_t)t * padded + column;
+        for (int i = 0; i < vectors; i++) {
+            e[i] = (load(v + i * L) - p[i] * decay) * beta;
+            store(out + i * L, o[i] * decay + e[i] * kq);
+            p[i] = o[i] = (vf){ 0 };
+        }
+        if (t + 1 < a->n) {
+            const float *k_next = k + a->k_stride, *q_next = q + a->q_stride;
+            for (uint32_t n = 0; n < d; n++) {
+#pragma GCC unroll 8
+                for (int i = 0; i < vectors; i++) {
+                    const size_t at = (size_t)(i / VECTORS) * d * RL_CPU_LANES + n * RL_CPU_LANES +
+                                      i % VECTORS * L;
+                    const vf s = load(in + at) * decay + e[i] * k[n];
+                    store(state + at, s);
+                    p[i] += s * k_next[n];
+                    o[i] += s * q_next[n];
+                }
+            }
+            k = k_next;
+            q = q_next;
+        } else {
+            for (uint32_t n = 0; n < d; n++) {
+#pragma GCC unroll 8
+                for (int i = 0; i < vectors; i++) {
+                    const size_t at = (size_t)(i / VECTORS) * d * RL_CPU_LANES + n * RL_CPU_LANES +
+                                      i % VECTORS * L;
+                    store(state + at, load(in + at) * decay + e[i] * k[n]);
+                }
+            }
+        }
+        in = state;
+    }
+}
+
+static void delta(const rl_cpu_delta *a)
+{
+    for (uint32_t t = 0; t < a->n; t++)
+        a->kq[t] = dot(a->k + (size_t)t * a->k_stride, a->q + (size_t)t * a->q_stride, a->d);
+    const uint32_t padded = rl_cpu_pad(a->d);
+    uint32_t column = 0;
+#if L == 16
+    for (; column + 64 <= padded; column += 64)
+        delta_columns(a, column, 4);
+#endif
+    for (; column < padded; column += RL_CPU_LANES)
+        delta_columns(a, column, VECTORS);
+}
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+/* scores[query][16 blocks] of `queries` queries against `blocks` blocks of 16 keys. */
+INLINE void attn_scores(const float *q, uint32_t padded, const void *keys, bool half, uint32_t d,
+                        const int queries, const int blocks, float *scores)
+{
+    vf sum[8 * 4];
+    const int vectors = blocks * VECTORS;
+    for (int i = 0; i < queries * vectors; i++)
+        sum[i] = (vf){ 0 };
+    for (uint32_t n = 0; n < d; n++) {
+#pragma GCC unroll 16
+        for (int i = 0; i < vectors; i++) {
+            const size_t at =
+                ((size_t)(i / VECTORS) * d + n) * RL_CPU_LANES + (size_t)(i % VECTORS) * L;
+            const vf key =
+                half ? (vf)load_half((const uint16_t *)keys + at) : load((const float *)keys + at);
+#pragma GCC unroll 8
+            for (int j = 0; j < queries; j++)
+                sum[j * vectors + i] += key * q[(size_t)j * padded + n];
+        }
+    }
+    for (int j = 0; j < queries; j++)
+        for (int i = 0; i < vectors; i++)
+            store(scores + (size_t)j * RL_CPU_ATTN_BLOCK + (size_t)i * L, sum[j * vectors + i]);
+}
+
+/* out[query][lanes] += weight[query][position] * values[position][lanes] */
+INLINE void attn_values(const float *weights, const void *values, bool half, uint32_t padded,
+                        uint32_t n, const int queries, const int vectors, float *out)
+{
+    vf sum[8 * 4];
+#pragma GCC unroll 8
+    for (int j = 0; j < queries; j++)
+#pragma GCC unroll 8
+        for (int i = 0; i < vectors; i++)
+            sum[j * vectors + i] = load(out + (size_t)j * padded + (size_t)i * L);
+    for (uint32_t t = 0; t < n; t++) {
+#pragma GCC unroll 8
+        for (int i = 0; i < vectors; i++) {
+            const size_t at = (size_t)t * padded + (size_t)i * L;
+            const vf value = half ? (vf)load_half((const uint16_t *)values + at)
+                                  : load((const float *)values + at);
+#pragma GCC unroll 8
+            for (int j = 0; j < queries; j++)
+                sum[j * vectors + i] += value * weights[(size_t)j * RL_CPU_ATTN_BLOCK + t];
+        }
+    }
+#pragma GCC unroll 8
+    for (int j = 0; j < queries; j++)
+#pragma GCC unroll 8
+        for (int i = 0; i < vectors; i++)
+            store(out + (size_t)j * padded + (size_t)i * L, sum[j * vectors + i]);
+}
+
+/* One block of up to 64 positions for `queries` queries: scores, the running softmax, values. */
+INLINE void attn_block(const rl_cpu_attn *a, uint32_t first, uint32_t from, bool key_half,
+                       bool value_half, const int queries)
+{
+    const uint32_t d = a->d, padded = rl_cpu_pad(d);
+    const uint32_t n = a->to - from < RL_CPU_ATTN_BLOCK ? a->to - from : RL_CPU_ATTN_BLOCK;
+    const uint32_t n_padded = rl_cpu_pad(n);
+    const float *q = a->q + (size_t)first * padded;
+    float *scores = a->scores + (size_t)first * RL_CPU_ATTN_BLOCK;
+    const size_t key_at = (size_t)from * d;
+    const void *keys = key_half ? (const void *)((const uint16_t *)a->keys + key_at)
+                                : (const void *)((const float *)a->keys + key_at);
+    enum { TOGETHER = L == 16 ? 4 : 1 }; /* blocks at once when few queries share them */
+    uint32_t done = 0;
+    if (queries <= 2)
+        for (; done + TOGETHER * RL_CPU_LANES <= n_padded; done += TOGETHER * RL_CPU_LANES)
+            attn_scores(q, padded,
+                        key_half ? (const void *)((const uint16_t *)keys + (size_t)done * d)
+                                 : (const void *)((const float *)keys + (size_t)done * d),
+                        key_half, d, queries, queries <= 2 ? TOGETHER : 1, scores + done);
+    for (; done < n_padded; done += RL_CPU_LANES)
+        attn_scores(q, padded,
+                    key_half ? (const void *)((const uint16_t *)keys + (size_t)done * d)
+                             : (const void *)((const float *)keys + (size_t)done * d),
+                    key_half, d, queries, 1, scores + done);
+
+    for (int j = 0; j < queries; j++) {
+        float *row = scores + (size_t)j * RL_CPU_ATTN_BLOCK;
+        float *out = a->out + (size_t)(first + (uint32_t)j) * padded;
+        float *max = &a->max[first + (uint32_t)j], *sum = &a->sum[first + (uint32_t)j];
+        const uint32_t limit = a->limit[first + (uint32_t)j];
+        const uint32_t seen = limit <= from ? 0 : limit - from < n ? limit - from : n;
+        for (uint32_t t = seen; t < n_padded; t++)
+            row[t] = -INFINITY;
+        if (!seen) { /* -infinity minus -infinity must not happen */
+            memset(row, 0, n_padded * sizeof *row);
+            continue;
+        }
+        vf top = load(row);
+        for (uint32_t t = L; t < n_padded; t += L) {
+            const vf more = load(row + t);
+            top = pick(more > top, more, top);
+        }
+        const float top_score = max_of(top);
+        if (top_score > *max) {
+            /* At the first block exp_of(-infinity) is 0, and so is what it scales. */
+            const float scale = sum_of(exp_of(splat(*max - top_score))) / L;
+            *sum *= scale;
+            *max = top_score;
+            for (uint32_t i = 0; i < padded; i += L)
+                store(out + i, load(out + i) * scale);
+        }
+        const float base = *max;
+        vf total = { 0 };
+        for (uint32_t t = 0; t < n_padded; t += L) {
+            const vf weight = exp_of(load(row + t) - base);
+            total += weight;
+            store(row + t, weight);
+        }
+        *sum += sum_of(total);
+    }
+
+    float *out = a->out + (size_t)first * padded;
+    const size_t value_at = (size_t)from * padded;
+    const void *values = value_half ? (const void *)((const uint16_t *)a->values + value_at)
+                                    : (const void *)((const float *)a->values + value_at);
+    uint32_t lane = 0;
+    if (queries <= 2)
+        for (; lane + 4 * L <= padded; lane += 4 * L)
+            attn_values(scores,
+                        value_half ? (const void *)((const uint16_t *)values + lane)
+                                   : (const void *)((const float *)values + lane),
+                        value_half, padded, n, queries, queries <= 2 ? 4 : 1, out + lane);
+    for (; lane < padded; lane += L)
+        attn_values(scores,
+                    value_half ? (const void *)((const uint16_t *)values + lane)
+                               : (const void *)((const float *)values + lane),
+                    value_half, padded, n, queries, 1, out + lane);
+}
+
+INLINE void attn_types(const rl_cpu_attn *a, bool key_half, bool value_half)
+{
+    for (uint32_t from = a->from; from < a->to; from += RL_CPU_ATTN_BLOCK) {
+        uint32_t first = 0;
+        for (; first + QT <= a->n_query; first += QT)
+            attn_block(a, first, from, key_half, value_half, QT);
+#if QT > 2
+        for (; first + 2 <= a->n_query; first += 2)
+            attn_block(a, first, from, key_half, value_half, 2);
+#endif
+        for (; first < a->n_query; first++)
+            attn_block(a, first, from, key_half, value_half, 1);
+    }
+}
+
+static void attn(const rl_cpu_attn *a)
+{
+    const uint32_t padded = rl_cpu_pad(a->d);
+    memset(a->out, 0, (size_t)a->n_query * padded * sizeof(float));
+    for (uint32_t i = 0; i < a->n_query; i++) {
+        a->max[i] = -INFINITY;
+        a->sum[i] = 0;
+    }
+    if (a->key_half && a->value_half)
+        attn_types(a, true, true);
+    else if (a->key_half)
+        attn_types(a, true, false);
+    else if (a->value_half)
+        attn_types(a, false, true);
+    else
+        attn_types(a, false, false);
+}
+
+const rl_cpu_stages TABLE = {
+    .isa = ISA,
+    .sigmoid_gate = sigmoid_gate,
+    .weighted_sum = weighted_sum,
+    .gated_norm = gated_norm,
+    .conv = conv,
+    .delta = delta,
+    .attn = attn,
+};
