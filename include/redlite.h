@@ -223,6 +223,10 @@ typedef struct rl_session_stats {
     uint64_t hits, misses, evictions, bytes_read, wait_ns;
     uint32_t distinct_experts_max, distinct_experts_min; /* per layer, over the run             */
     uint32_t slots_used, slots_all;
+    /* How generated tokens were decoded, of the whole model: docs/gpu-routing.md. */
+    uint64_t tokens_sync, tokens_routed, tokens_resumed, tokens_restarted, tokens_gated;
+    /* Work handed to device queues, of the whole model, prompts too; 0 where there is none. */
+    uint64_t submissions, waits;
 } rl_session_stats;
 
 RL_API void rl_session_get_stats(const rl_session *session, rl_session_stats *out);

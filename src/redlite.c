@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
+#include "engine/decode.h"
 #include "engine/experts.h"
 
 void rl_free(void *memory)
@@ -160,6 +161,16 @@ void rl_session_get_stats(const rl_session *s, rl_session_stats *out)
         if (n > out->distinct_experts_max) out->distinct_experts_max = n;
         if (n < out->distinct_experts_min) out->distinct_experts_min = n;
     }
+    rl_decode_counts paths = rl_decoder_counts(s->engine->decoder);
+    out->tokens_sync = paths.sync;
+    out->tokens_routed = paths.routed;
+    out->tokens_resumed = paths.resumed;
+    out->tokens_restarted = paths.restarted;
+    out->tokens_gated = paths.gated;
+    rl_backend_counters work = { 0 };
+    if (s->engine->ops->get_counters) s->engine->ops->get_counters(s->engine->be, &work);
+    out->submissions = work.submissions;
+    out->waits = work.waits;
     pthread_mutex_unlock(&s->engine->lock);
 }
 

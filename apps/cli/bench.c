@@ -104,6 +104,28 @@ static rl_status run_row(bench *b, row *r, double *rates, uint32_t repeat, rl_er
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
+/* "paths": how the timed tokens were decoded. */
+static void print_paths(cli_json *json, const row *r)
+{
+    const struct {
+        const char *key;
+        uint64_t value;
+    } paths[] = {
+        { "sync", r->after.tokens_sync - r->before.tokens_sync },
+        { "routed", r->after.tokens_routed - r->before.tokens_routed },
+        { "resumed", r->after.tokens_resumed - r->before.tokens_resumed },
+        { "restarted", r->after.tokens_restarted - r->before.tokens_restarted },
+        { "gated", r->after.tokens_gated - r->before.tokens_gated },
+    };
+    cli_json_key(json, "paths");
+    cli_json_open(json, '{');
+    for (size_t i = 0; i < CLI_LENGTH(paths); i++) {
+        cli_json_key(json, paths[i].key);
+        cli_json_uint(json, paths[i].value);
+    }
+    cli_json_close(json, '}');
+}
+
 static void print_json(const bench *b, const row *r, uint32_t repeat)
 {
     rl_model_info info;
@@ -154,6 +176,10 @@ static void print_json(const bench *b, const row *r, uint32_t repeat)
     }
     cli_json_key(&json, "wait_ms");
     cli_json_number(&json, (double)(r->after.wait_ns - r->before.wait_ns) / 1e6, 3);
+    cli_json_key(&json, "submits_per_token");
+    cli_json_number(
+        &json, (double)(r->after.submissions - r->before.submissions) / ((double)r->n * repeat), 4);
+    print_paths(&json, r);
     cli_json_key(&json, "backend");
     cli_json_text(&json, info.backend);
     cli_json_key(&json, "model");
