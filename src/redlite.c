@@ -20,13 +20,45 @@ void rl_free(void *memory)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* The backend of a name; "auto" takes the first that opens. */
+/* Whether "auto" may take this backend: it has a device that is more than an emulation. */
+static bool worth_trying(const rl_backend_ops *ops)
+{
+    rl_device_info devices[16];
+    size_t n = 0;
+    rl_error ignored;
+    if (!ops->list_devices || ops->list_devices(devices, RL_COUNT_OF(devices), &n, &ignored))
+        return false;
+    for (size_t i = 0; i < n && i < RL_COUNT_OF(devices); i++)
+        if (devices[i].usable && strcmp(devices[i].kind, "software")) return true;
+    return false;
+}
+
+/* The best backend that opens; says so when a better one did not. */
+static rl_status open_best(rl_model *m, const char *path, rl_engine_params *engine, rl_error *err)
+{
+    rl_status status =
+        rl_fail(err, RL_DEVICE, "%s: no backend of this build can run on this machine", path);
+    for (uint32_t i = 0; rl_backend_at(i); i++) {
+        engine->ops = rl_backend_at(i);
+        if (!worth_trying(engine->ops)) continue;
+        status = rl_engine_open(&m->engine, path, engine, err);
+        bool device_failed = status == RL_DEVICE || status == RL_UNSUPPORTED || status == RL_NOMEM;
+        if (!device_failed || !rl_backend_at(i + 1)) return status;
+        if (engine->note) {
+            char text[640];
+            snprintf(text, sizeof text, "the %s backend is not used: %s", engine->ops->name,
+                     err ? err->text : rl_status_name(status));
+            engine->note(engine->context, text);
+        }
+    }
+    return status;
+}
+
 static rl_status open_engine(rl_model *m, const char *path, const rl_model_params *params,
                              rl_error *err)
 {
     const char *preload = getenv("RL_ENGINE_PRELOAD");
-    const char *name = params->backend && strcmp(params->backend, "auto") ? params->backend
-                                                                          : rl_backend_at(0)->name;
+    const char *name = params->backend ? params->backend : "auto";
     rl_engine_params engine = {
         .ops = rl_backend_find(name),
         .device = params->device,
@@ -42,6 +74,7 @@ static rl_status open_engine(rl_model *m, const char *path, const rl_model_param
         .note = params->note,
         .context = params->context,
     };
+    if (!strcmp(name, "auto")) return open_best(m, path, &engine, err);
     if (!engine.ops) return rl_fail(err, RL_INVALID, "there is no backend named \"%s\"", name);
     return rl_engine_open(&m->engine, path, &engine, err);
 }
