@@ -355,6 +355,7 @@ static int run(const cli_call *call)
     if (rc < 0) rc = cli_create_sampler(call, &o->sampling, c.model, &c.sampler);
     if (rc < 0 && !cli_conversation_set_system(&c.conversation, o->system))
         rc = cli_error("no memory for the system message");
+    if (rc < 0) cli_show_notes();
     if (rc < 0 && c.terminal) {
         rl_model_info info;
         rl_model_get_info(c.model, &info);

@@ -38,6 +38,7 @@ static int read_prompt(rl_session *session, result *r)
     if (r->n_prompt > rl_session_n_ctx(session))
         return cli_error("the prompt has %zu tokens, but the context holds %u: raise -c",
                          r->n_prompt, rl_session_n_ctx(session));
+    cli_show_notes();
     uint64_t began = cli_clock_ns();
     rl_status status = rl_session_feed(session, r->prompt, r->n_prompt, &err);
     cli_progress_clear();

@@ -47,7 +47,7 @@ static bool on_progress(void *context, const char *what, uint64_t done, uint64_t
 static void on_note(void *context, const char *text)
 {
     (void)context;
-    cli_note("%s", text);
+    cli_note_later(text);
 }
 
 int cli_open_model(const cli_call *call, bool vocab_only, rl_model **out)

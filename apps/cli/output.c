@@ -11,6 +11,7 @@
 
 /* How much to say is a property of the run, set once from -v and -q. */
 static bool talk_verbose, talk_quiet;
+static char later[2048]; /* notes that wait, one per line */
 
 void cli_set_talk(bool verbose, bool quiet)
 {
@@ -29,6 +30,7 @@ static void say(const char *start, const char *format, va_list values)
 int cli_error(const char *format, ...)
 {
     va_list values;
+    later[0] = 0;
     va_start(values, format);
     say("redlite: ", format, values);
     va_end(values);
@@ -61,6 +63,22 @@ void cli_note(const char *format, ...)
     va_start(values, format);
     say("", format, values);
     va_end(values);
+}
+
+void cli_note_later(const char *text)
+{
+    size_t used = strlen(later);
+    if (used + strlen(text) + 2 <= sizeof later)
+        snprintf(later + used, sizeof later - used, "%s\n", text);
+}
+
+void cli_show_notes(void)
+{
+    if (!talk_quiet && later[0]) {
+        cli_progress_clear();
+        fputs(later, stderr);
+    }
+    later[0] = 0;
 }
 
 void cli_debug(const char *format, ...)

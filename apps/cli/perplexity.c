@@ -55,6 +55,7 @@ static bool score_token(void *context, size_t index, const float *logits)
 static int score_windows(rl_session *session, const uint32_t *ids, score *s)
 {
     rl_error err = { "" };
+    cli_show_notes();
     for (; s->done_windows < s->n_windows; s->done_windows++) {
         s->window = ids + s->done_windows * s->n_ctx;
         rl_status status = rl_session_reset(session, &err);
