@@ -92,6 +92,9 @@ typedef struct rl_model_params {
     uint32_t n_threads;  /* default: the physical cores that the process may use                */
     uint32_t cache_mib;  /* expert pool; default: as much as fits                               */
     uint32_t n_batch;    /* tokens per prefill batch, default 512                               */
+    /* The session that memory is left for when cache_mib is not given: as rl_session_params. */
+    uint32_t plan_ctx;
+    bool plan_key_f32, plan_value_f32;
     rl_io_mode io;
     bool no_prefetch; /* do not read experts ahead of the router                             */
     bool no_preload;  /* do not read all experts at open even when they fit                  */
@@ -221,6 +224,8 @@ typedef struct rl_session_stats {
     uint64_t generated_tokens, generated_ns; /* read one at a time                              */
     /* Expert cache, generated tokens only, of the whole model. */
     uint64_t hits, misses, evictions, bytes_read, wait_ns;
+    uint64_t waits; /* asked for while already on their way: neither hit nor miss               */
+    uint64_t prefetched, prefetch_used, prefetch_wasted; /* read ahead; asked for; thrown out   */
     uint32_t distinct_experts_max, distinct_experts_min; /* per layer, over the run             */
     uint32_t slots_used, slots_all;
     /* How generated tokens were decoded, of the whole model: docs/gpu-routing.md. */

@@ -66,6 +66,9 @@ static rl_status open_engine(rl_model *m, const char *path, const rl_model_param
         .n_threads = params->n_threads,
         .cache_bytes = (uint64_t)params->cache_mib << 20,
         .n_batch = params->n_batch,
+        .n_ctx = params->plan_ctx,
+        .key_f32 = params->plan_key_f32,
+        .value_f32 = params->plan_value_f32,
         .io = params->io,
         .no_prefetch = params->no_prefetch,
         .no_preload = params->no_preload || (preload && !strcmp(preload, "0")),
@@ -183,6 +186,10 @@ void rl_session_get_stats(const rl_session *s, rl_session_stats *out)
     out->hits = f.hits;
     out->misses = f.misses;
     out->evictions = f.evictions;
+    out->waits = f.waits;
+    out->prefetched = f.prefetches;
+    out->prefetch_used = f.prefetch_used;
+    out->prefetch_wasted = f.prefetch_wasted;
     out->bytes_read = rl_experts_get_figures(x).decode_bytes;
     out->wait_ns = rl_experts_get_figures(x).decode_wait_ns;
     rl_cache_census census = rl_cache_count(cache, RL_CACHE_NONE);

@@ -126,11 +126,26 @@ static void print_paths(cli_json *json, const row *r)
     cli_json_close(json, '}');
 }
 
+/* What the timed runs added. Slots and distinct experts are no sums: they stay as they are. */
+static rl_session_stats difference(const rl_session_stats *after, const rl_session_stats *before)
+{
+    rl_session_stats d = *after;
+    d.hits -= before->hits;
+    d.misses -= before->misses;
+    d.waits -= before->waits;
+    d.evictions -= before->evictions;
+    d.bytes_read -= before->bytes_read;
+    d.wait_ns -= before->wait_ns;
+    d.prefetched -= before->prefetched;
+    d.prefetch_used -= before->prefetch_used;
+    d.prefetch_wasted -= before->prefetch_wasted;
+    return d;
+}
+
 static void print_json(const bench *b, const row *r, uint32_t repeat)
 {
     rl_model_info info;
     rl_model_get_info(b->model, &info);
-    uint64_t hits = r->after.hits - r->before.hits, misses = r->after.misses - r->before.misses;
     char test[32];
     snprintf(test, sizeof test, "%s%u", r->decode ? "tg" : "pp", r->n);
     cli_json json = { .out = stdout };
@@ -151,20 +166,10 @@ static void print_json(const bench *b, const row *r, uint32_t repeat)
     }
     cli_json_key(&json, "repeat");
     cli_json_uint(&json, repeat);
-    cli_json_key(&json, "hit_rate");
-    if (r->decode && hits + misses)
-        cli_json_number(&json, (double)hits / (double)(hits + misses), 4);
-    else
-        cli_json_null(&json);
     const struct {
         const char *key;
         uint64_t value;
     } counts[] = {
-        { "hits", hits },
-        { "misses", misses },
-        { "bytes_read", r->after.bytes_read - r->before.bytes_read },
-        { "distinct_experts_min", r->after.distinct_experts_min },
-        { "distinct_experts_max", r->after.distinct_experts_max },
         { "n_slots", info.n_slots },
         { "n_experts", info.n_experts_all },
         { "cache_bytes", info.cache_bytes },
@@ -174,8 +179,8 @@ static void print_json(const bench *b, const row *r, uint32_t repeat)
         cli_json_key(&json, counts[i].key);
         cli_json_uint(&json, counts[i].value);
     }
-    cli_json_key(&json, "wait_ms");
-    cli_json_number(&json, (double)(r->after.wait_ns - r->before.wait_ns) / 1e6, 3);
+    rl_session_stats timed = difference(&r->after, &r->before);
+    cli_json_cache_figures(&json, &timed, r->decode ? (size_t)r->n * repeat : 0);
     cli_json_key(&json, "submits_per_token");
     cli_json_number(
         &json, (double)(r->after.submissions - r->before.submissions) / ((double)r->n * repeat), 4);
@@ -194,19 +199,24 @@ static void print_head(const bench *b)
 {
     rl_model_info info;
     rl_model_get_info(b->model, &info);
-    printf("%s on %s\n%-10s %8s %12s %12s %12s %9s\n", info.name, info.backend, "test", "depth",
-           "median tok/s", "min", "max", "hit rate");
+    printf("%s on %s\n%-10s %8s %12s %12s %12s %9s %14s %12s\n", info.name, info.backend, "test",
+           "depth", "median tok/s", "min", "max", "hit rate", "wait ms/token", "distinct");
 }
 
-static void print_row(const row *r)
+static void print_row(const row *r, uint32_t repeat)
 {
-    uint64_t hits = r->after.hits - r->before.hits, misses = r->after.misses - r->before.misses;
-    char rate[16] = "-", test[32];
-    if (r->decode && hits + misses)
-        snprintf(rate, sizeof rate, "%.1f %%", 100.0 * (double)hits / (double)(hits + misses));
+    rl_session_stats timed = difference(&r->after, &r->before);
+    uint64_t asked = timed.hits + timed.misses + timed.waits;
+    char rate[16] = "-", wait[16] = "-", distinct[32] = "-", test[32];
+    if (r->decode && asked) {
+        snprintf(rate, sizeof rate, "%.1f %%", 100.0 * (double)timed.hits / (double)asked);
+        snprintf(wait, sizeof wait, "%.2f", (double)timed.wait_ns / 1e6 / ((double)r->n * repeat));
+        snprintf(distinct, sizeof distinct, "%u..%u", timed.distinct_experts_min,
+                 timed.distinct_experts_max);
+    }
     snprintf(test, sizeof test, "%s%u", r->decode ? "tg" : "pp", r->n);
-    printf("%-10s %8u %12.2f %12.2f %12.2f %9s\n", test, r->depth, r->median, r->least, r->most,
-           rate);
+    printf("%-10s %8u %12.2f %12.2f %12.2f %9s %14s %12s\n", test, r->depth, r->median, r->least,
+           r->most, rate, wait, distinct);
 }
 
 /* ---- the tests ------------------------------------------------------------------------------- */
@@ -261,7 +271,7 @@ static int run_rows(bench *b, const cli_list *lists[2], const cli_list *depths, 
                 else if (json)
                     print_json(b, &r, repeat);
                 else
-                    print_row(&r);
+                    print_row(&r, repeat);
                 if (rc < 0 && !cli_flush()) rc = CLI_FAILED;
             }
         }

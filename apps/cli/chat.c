@@ -244,10 +244,17 @@ static void command_stats(chat *c, const char *argument)
     cli_note("all turns   %zu read, %zu written at %.1f tokens/s", c->all.n_prompt,
              c->all.n_decoded,
              c->all.decode_ns ? (double)c->all.n_decoded * 1e9 / (double)c->all.decode_ns : 0);
+    uint64_t asked = s.hits + s.misses + s.waits;
     if (s.slots_all)
-        cli_note("experts     %u of %u slots used, %llu hits, %llu misses, %.1f MiB read",
-                 s.slots_used, s.slots_all, (unsigned long long)s.hits,
-                 (unsigned long long)s.misses, (double)s.bytes_read / (1 << 20));
+        cli_note("experts     %u of %u slots used, %u to %u different ones per layer", s.slots_used,
+                 s.slots_all, s.distinct_experts_min, s.distinct_experts_max);
+    if (asked)
+        cli_note("            %llu hits (%.1f %%), %llu misses, %llu evictions, %.1f MiB read, "
+                 "%.2f ms waited per token",
+                 (unsigned long long)s.hits, 100.0 * (double)s.hits / (double)asked,
+                 (unsigned long long)s.misses, (unsigned long long)s.evictions,
+                 (double)s.bytes_read / (1 << 20),
+                 s.generated_tokens ? (double)s.wait_ns / 1e6 / (double)s.generated_tokens : 0);
 }
 
 static void command_quit(chat *c, const char *argument)

@@ -178,35 +178,52 @@ void cli_json_timings(cli_json *json, const cli_timings *t)
     cli_json_close(json, '}');
 }
 
-void cli_json_cache(cli_json *json, const rl_session *session)
+void cli_json_cache_figures(cli_json *json, const rl_session_stats *s, size_t n_tokens)
 {
-    rl_session_stats s;
-    rl_session_get_stats(session, &s);
     const struct {
         const char *key;
         uint64_t value;
     } rows[] = {
-        { "hits", s.hits },
-        { "misses", s.misses },
-        { "evictions", s.evictions },
-        { "bytes_read", s.bytes_read },
-        { "slots_used", s.slots_used },
-        { "slots", s.slots_all },
-        { "distinct_experts_min", s.distinct_experts_min },
-        { "distinct_experts_max", s.distinct_experts_max },
+        { "hits", s->hits },
+        { "misses", s->misses },
+        { "waits", s->waits },
+        { "evictions", s->evictions },
+        { "bytes_read", s->bytes_read },
+        { "prefetched", s->prefetched },
+        { "prefetch_used", s->prefetch_used },
+        { "prefetch_wasted", s->prefetch_wasted },
+        { "slots_used", s->slots_used },
+        { "slots", s->slots_all },
+        { "distinct_experts_min", s->distinct_experts_min },
+        { "distinct_experts_max", s->distinct_experts_max },
     };
-    cli_json_key(json, "cache");
-    cli_json_open(json, '{');
     for (size_t i = 0; i < CLI_LENGTH(rows); i++) {
         cli_json_key(json, rows[i].key);
         cli_json_uint(json, rows[i].value);
     }
+    double tokens = n_tokens ? (double)n_tokens : 1, wait_ms = (double)s->wait_ns / 1e6;
     cli_json_key(json, "wait_ms");
-    cli_json_number(json, (double)s.wait_ns / 1e6, 3);
+    cli_json_number(json, wait_ms, 3);
+    cli_json_key(json, "wait_ms_per_token");
+    cli_json_number(json, wait_ms / tokens, 3);
+    cli_json_key(json, "misses_per_token");
+    cli_json_number(json, (double)s->misses / tokens, 2);
+    cli_json_key(json, "bytes_per_token");
+    cli_json_number(json, (double)s->bytes_read / tokens, 0);
     cli_json_key(json, "hit_rate");
-    if (s.hits + s.misses)
-        cli_json_number(json, (double)s.hits / (double)(s.hits + s.misses), 4);
+    uint64_t asked = s->hits + s->misses + s->waits;
+    if (asked)
+        cli_json_number(json, (double)s->hits / (double)asked, 4);
     else
         cli_json_null(json);
+}
+
+void cli_json_cache(cli_json *json, const rl_session *session)
+{
+    rl_session_stats stats;
+    rl_session_get_stats(session, &stats);
+    cli_json_key(json, "cache");
+    cli_json_open(json, '{');
+    cli_json_cache_figures(json, &stats, stats.generated_tokens);
     cli_json_close(json, '}');
 }

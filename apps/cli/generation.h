@@ -82,13 +82,16 @@ void cli_generation_fini(cli_generation *g);
 /* Prints to stdout at once; for `show`. */
 bool cli_show_text(const char *text, size_t bytes);
 
-/* Keys "timings" and "cache" of a JSON object that is open. Reading took prompt_ns. */
+/* Key "timings" of a JSON object that is open. Reading took prompt_ns. */
 typedef struct cli_timings {
     uint64_t load_ns, prompt_ns, decode_ns;
     size_t n_prompt, n_decoded;
 } cli_timings;
 void cli_json_timings(cli_json *json, const cli_timings *timings);
+/* Key "cache": the figures of all tokens that were generated since the model was opened. */
 void cli_json_cache(cli_json *json, const rl_session *session);
+/* The same figures as keys of the object that is open; n_tokens generated tokens made them. */
+void cli_json_cache_figures(cli_json *json, const rl_session_stats *stats, size_t n_tokens);
 
 uint64_t cli_clock_ns(void);
 

@@ -6,7 +6,7 @@
 #include "cli.h"
 #include "json.h"
 
-#include "cache/cache_plan.h"
+#include "engine/memory_plan.h"
 #include "model/config.h"
 #include "model/summary.h"
 #include "model/weights.h"
@@ -25,14 +25,8 @@ typedef struct file_info {
     rl_weights weights;
     rl_summary *summary;
     rl_cache_plan pool;
-    uint32_t n_ctx;
+    rl_memory_plan memory;
 } file_info;
-
-/* What running the model takes, by part. */
-typedef struct memory_part {
-    const char *key, *text;
-    uint64_t bytes;
-} memory_part;
 
 static void close_file(file_info *f)
 {
@@ -44,24 +38,25 @@ static void close_file(file_info *f)
     free(f->summary);
 }
 
-static rl_status plan_pool(file_info *f, uint32_t cache_mib, rl_error *err)
+/* What it takes to run the model with these options. */
+static rl_status plan_memory(file_info *f, const cli_globals *g, rl_error *err)
 {
-    const rl_config *c = f->config;
-    uint64_t *layer_bytes = calloc(c->n_layer, sizeof *layer_bytes);
-    if (!layer_bytes) return rl_fail(err, RL_NOMEM, "no memory to plan the expert pool");
-    for (uint32_t i = 0; i < c->n_layer; i++)
-        layer_bytes[i] = f->weights.layers[i].expert_bytes;
-    rl_cache_plan_params params = {
-        .n_layer = c->n_layer,
-        .n_expert = c->n_expert,
-        .n_expert_used = c->n_expert_used,
-        .layer_bytes = layer_bytes,
-        .budget_bytes = cache_mib ? (uint64_t)cache_mib << 20 : UINT64_MAX,
-        .name = rl_gguf_path(f->gguf),
-    };
-    rl_status status = rl_cache_plan_init(&f->pool, &params, err);
-    free(layer_bytes);
-    return status;
+    const char *name = cli_backend_name(g);
+    const rl_backend_ops *ops = strcmp(name, "auto") ? rl_backend_find(name) : rl_backend_at(0);
+    if (!ops) return rl_fail(err, RL_INVALID, "there is no backend named \"%s\"", name);
+    rl_status status = rl_memory_plan_pool(
+        &f->pool, &f->weights, g->cache_mib ? (uint64_t)g->cache_mib << 20 : UINT64_MAX, err);
+    if (status) return status;
+    bool f32 = !strcmp(name, "oracle");
+    rl_memory_plan_make(&f->memory, &(rl_memory_request){
+                                        .weights = &f->weights,
+                                        .ops = ops,
+                                        .pool = &f->pool,
+                                        .n_ctx = g->n_ctx,
+                                        .key_f32 = g->key_type < 0 ? f32 : g->key_type == 0,
+                                        .value_f32 = g->value_type < 0 ? f32 : g->value_type == 0,
+                                    });
+    return RL_OK;
 }
 
 static rl_status check_file(file_info *f, const cli_globals *g, rl_error *err)
@@ -85,23 +80,7 @@ static rl_status check_file(file_info *f, const cli_globals *g, rl_error *err)
                        "%s: the vocabulary has %u tokens, token_embd.weight %u rows", g->model,
                        n_tokens, f->config->n_vocab);
     rl_summary_make(f->summary, &f->weights);
-    f->n_ctx = f->config->n_ctx_train < 4096 ? f->config->n_ctx_train : 4096;
-    if (g->n_ctx) f->n_ctx = g->n_ctx;
-    return plan_pool(f, g->cache_mib, err);
-}
-
-static size_t list_memory(const file_info *f, memory_part out[8])
-{
-    const rl_summary *s = f->summary;
-    uint64_t kv = s->kv_position_bytes * f->n_ctx;
-    size_t n = 0;
-    out[n++] = (memory_part){ "dense", "dense weights", s->dense_bytes };
-    out[n++] = (memory_part){ "embedding", "token embedding", s->embedding_bytes };
-    out[n++] = (memory_part){ "pool", "expert pool", f->pool.bytes };
-    out[n++] = (memory_part){ "attention_cache", "attention cache, f16", kv };
-    out[n++] = (memory_part){ "state", "recurrent state, two of them",
-                              s->delta_state_bytes + s->conv_state_bytes };
-    return n;
+    return plan_memory(f, g, err);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -181,17 +160,14 @@ static void print_model_json(cli_json *json, const file_info *f)
     }
     cli_json_close(json, ']');
 
-    memory_part parts[8];
-    size_t n = list_memory(f, parts);
-    uint64_t total = 0;
     cli_json_key(json, "memory");
     cli_json_open(json, '{');
-    for (size_t i = 0; i < n; i++) {
-        put(json, parts[i].key, parts[i].bytes);
-        total += parts[i].bytes;
-    }
-    put(json, "total", total);
-    put(json, "n_ctx", f->n_ctx);
+    for (int i = 0; i < RL_MEMORY_N_PARTS; i++)
+        put(json, rl_memory_part_key((rl_memory_part)i), f->memory.bytes[i]);
+    put(json, "total", f->memory.total);
+    put(json, "checkpoints", f->memory.checkpoints);
+    put(json, "n_ctx", f->memory.n_ctx);
+    put(json, "n_batch", f->memory.n_batch);
     put(json, "pool_minimum", f->pool.minimum_bytes);
     put(json, "pool_full", f->pool.full_bytes);
     put(json, "n_slots", f->pool.n_slots);
@@ -322,15 +298,11 @@ static void print_experts(const file_info *f, uint32_t cache_mib)
 
 static void print_memory(const file_info *f)
 {
-    memory_part parts[8];
-    size_t n = list_memory(f, parts);
-    uint64_t total = 0;
-    printf("\nMemory to run it with a context of %u tokens\n", f->n_ctx);
-    for (size_t i = 0; i < n; i++) {
-        print_bytes(parts[i].text, parts[i].bytes);
-        total += parts[i].bytes;
-    }
-    print_bytes("total", total);
+    printf("\nMemory to run it with a context of %u tokens\n", f->memory.n_ctx);
+    for (int i = 0; i < RL_MEMORY_N_PARTS; i++)
+        print_bytes(rl_memory_part_name((rl_memory_part)i), f->memory.bytes[i]);
+    print_bytes("total", f->memory.total);
+    print_bytes("and for going back in a chat", f->memory.checkpoints);
 }
 
 static void print_text(const file_info *f, const cli_globals *g)

@@ -16,7 +16,8 @@
 
 #include "base/assert.h"
 
-#define NONE UINT32_MAX
+#define NONE  UINT32_MAX
+#define BLOCK 4096 /* of direct I/O, at most */
 
 /* Ranges that may have landed and not been handed on yet: their reads' places in the queue are
  * given to the next ones before the copying begins, so that the disk is not idle meanwhile. */
@@ -97,15 +98,26 @@ static list *queue_of(rl_stream *stream, uint32_t i)
 
 /* ---- create and destroy ------------------------------------------------------------------------ */
 
+static size_t count_buffers(size_t range_bytes, size_t ring_bytes, uint32_t depth)
+{
+    size_t n = ring_bytes / (range_bytes + 3 * BLOCK);
+    if (n < RL_STREAM_MIN_BUFFERS) n = RL_STREAM_MIN_BUFFERS;
+    return n < depth + LANDED ? n : depth + LANDED;
+}
+
+uint64_t rl_stream_buffer_bytes(size_t range_bytes)
+{
+    return (uint64_t)count_buffers(range_bytes, RL_STREAM_RING_BYTES, RL_STREAM_DEPTH) *
+           (range_bytes + 3 * BLOCK);
+}
+
 rl_status rl_stream_create(rl_stream **out, const rl_stream_params *params, rl_error *err)
 {
     RL_ASSERT(out && params && params->range_bytes);
     *out = NULL;
     uint32_t depth = params->depth ? params->depth : RL_STREAM_DEPTH;
     size_t ring = params->ring_bytes ? params->ring_bytes : RL_STREAM_RING_BYTES;
-    size_t n_buffers = ring / (params->range_bytes + 3 * 4096);
-    if (n_buffers < RL_STREAM_MIN_BUFFERS) n_buffers = RL_STREAM_MIN_BUFFERS;
-    if (n_buffers > depth + LANDED) n_buffers = depth + LANDED;
+    size_t n_buffers = count_buffers(params->range_bytes, ring, depth);
     rl_stream *stream = calloc(1, sizeof *stream);
     rl_status status = RL_OK;
     if (!stream) goto no_memory;

@@ -58,6 +58,9 @@ typedef struct rl_stream_params {
     void *fault_context;
 } rl_stream_params;
 
+/* Bounce buffers together, for ranges of up to range_bytes with depth and ring by default. */
+uint64_t rl_stream_buffer_bytes(size_t range_bytes);
+
 RL_MUST_CHECK rl_status rl_stream_create(rl_stream **out, const rl_stream_params *params,
                                          rl_error *err);
 /* Waits for reads in flight and forgets all requests. NULL is fine. */

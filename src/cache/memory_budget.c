@@ -15,7 +15,8 @@
 #include "base/bytes.h"
 
 #define NO_LIMIT UINT64_MAX
-#define GIB      (1024.0 * 1024.0 * 1024.0)
+#define MIB      (1024.0 * 1024.0)
+#define GIB      (1024.0 * MIB)
 
 enum { PATH = 1024, LINE = 4096 };
 
@@ -228,35 +229,38 @@ void rl_memory_budget_read(rl_memory_budget *out, const char *root)
     out->free_bytes = out->machine_bytes;
     if (out->group_bytes < out->machine_bytes || !out->machine_bytes)
         out->free_bytes = out->group_bytes == NO_LIMIT ? 0 : out->group_bytes;
-    double gib = (double)out->free_bytes / GIB;
+    char free_text[RL_SIZE_TEXT], limit_text[RL_SIZE_TEXT];
+    rl_size_text(free_text, out->free_bytes);
     if (!out->free_bytes && out->group_bytes == NO_LIMIT)
         snprintf(out->reason, sizeof out->reason,
                  "the system does not say how much memory is free");
     else if (out->group_bytes == out->free_bytes)
         snprintf(out->reason, sizeof out->reason,
-                 "%.1f GiB are free under the %.1f GiB limit of control group %s", gib,
-                 (double)out->group_limit / GIB, out->group);
+                 "%s are free under the %s limit of control group %s", free_text,
+                 rl_size_text(limit_text, out->group_limit), out->group);
     else
-        snprintf(out->reason, sizeof out->reason, "%.1f GiB of memory are free", gib);
+        snprintf(out->reason, sizeof out->reason, "%s of memory are free", free_text);
+}
+
+uint64_t rl_memory_budget_reserve(const rl_memory_budget *budget)
+{
+    const uint64_t least = UINT64_C(128) << 20;
+    return budget->free_bytes / 32 > least ? budget->free_bytes / 32 : least;
 }
 
 uint64_t rl_memory_budget_pool(const rl_memory_budget *budget, uint64_t other_bytes,
-                               uint64_t wanted_bytes, char *sentence, size_t sentence_bytes)
+                               uint64_t wanted_bytes)
 {
-    const uint64_t least = UINT64_C(128) << 20;
-    uint64_t reserve = budget->free_bytes / 32 > least ? budget->free_bytes / 32 : least;
     uint64_t taken = 0;
-    if (!rl_add_u64(other_bytes, reserve, &taken)) taken = UINT64_MAX;
+    if (!rl_add_u64(other_bytes, rl_memory_budget_reserve(budget), &taken)) taken = UINT64_MAX;
     uint64_t rest = budget->free_bytes > taken ? budget->free_bytes - taken : 0;
-    uint64_t pool = rest < wanted_bytes ? rest : wanted_bytes;
-    if (pool == wanted_bytes)
-        snprintf(sentence, sentence_bytes, "%.1f GiB for all experts: %s", (double)pool / GIB,
-                 budget->reason);
-    else
-        snprintf(sentence, sentence_bytes,
-                 "%.1f GiB of %.1f GiB for experts: %s, %.1f GiB go to everything else, %.1f GiB "
-                 "stay in reserve",
-                 (double)pool / GIB, (double)wanted_bytes / GIB, budget->reason,
-                 (double)other_bytes / GIB, (double)reserve / GIB);
-    return pool;
+    return rest < wanted_bytes ? rest : wanted_bytes;
+}
+
+const char *rl_size_text(char out[RL_SIZE_TEXT], uint64_t bytes)
+{
+    bool large = (double)bytes >= GIB;
+    snprintf(out, RL_SIZE_TEXT, "%.1f %s", (double)bytes / (large ? GIB : MIB),
+             large ? "GiB" : "MiB");
+    return out;
 }

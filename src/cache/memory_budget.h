@@ -27,8 +27,13 @@ void rl_memory_budget_read(rl_memory_budget *out, const char *root);
 
 /* What an expert pool may have when `other_bytes` are needed beside it: the rest, less a reserve of
  * 1/32 of the free memory but at least 128 MiB, and never more than wanted_bytes (the pool that
- * holds everything). Puts a sentence for the user into `sentence`. */
+ * holds everything). */
 uint64_t rl_memory_budget_pool(const rl_memory_budget *budget, uint64_t other_bytes,
-                               uint64_t wanted_bytes, char *sentence, size_t sentence_bytes);
+                               uint64_t wanted_bytes);
+uint64_t rl_memory_budget_reserve(const rl_memory_budget *budget);
+
+/* "17.9 GiB", below one "6.2 MiB"; returns its argument. */
+enum { RL_SIZE_TEXT = 24 };
+const char *rl_size_text(char out[RL_SIZE_TEXT], uint64_t bytes);
 
 #endif

@@ -14,6 +14,7 @@
 #include "cache/cache_plan.h"
 #include "cache/expert_cache.h"
 #include "cache/residency.h"
+#include "engine/memory_plan.h"
 #include "gguf/gguf.h"
 #include "model/config.h"
 #include "model/weights.h"
@@ -23,8 +24,10 @@ typedef struct rl_engine_params {
     const char *device;
     const char *isa;
     uint32_t n_threads;
-    uint64_t cache_bytes; /* expert pool; 0: as much as fits                            */
-    uint32_t n_batch;     /* 0: RL_DEFAULT_BATCH                                        */
+    uint64_t cache_bytes;    /* expert pool; 0: as much as fits                            */
+    uint32_t n_batch;        /* 0: RL_DEFAULT_BATCH                                        */
+    uint32_t n_ctx;          /* of the session to leave memory for; 0: RL_DEFAULT_CONTEXT  */
+    bool key_f32, value_f32; /* of that session                                         */
     rl_io_mode io;
     bool no_prefetch, no_preload;
     const char *speculative; /* RL_ENGINE_SPECULATIVE; NULL: auto                   */
@@ -32,8 +35,6 @@ typedef struct rl_engine_params {
     void (*note)(void *context, const char *text);
     void *context;
 } rl_engine_params;
-
-enum { RL_DEFAULT_BATCH = 512 };
 
 typedef struct rl_experts rl_experts; /* experts.h */
 typedef struct rl_decoder rl_decoder; /* decode.h */

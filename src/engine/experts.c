@@ -11,24 +11,6 @@
 #include "cache/memory_budget.h"
 #include "cache/preload.h"
 
-enum { MATRIX_ALIGN = 256, SESSION_TOKENS = 4096 };
-
-rl_expert_layout rl_experts_layout(const rl_weights *weights, uint32_t layer)
-{
-    const rl_weights_layer *l = &weights->layers[layer];
-    rl_slice slices[RL_EXPERT_MATRICES];
-    rl_weights_expert(weights, layer, 0, slices);
-    rl_expert_layout out = {
-        .gate_type = rl_weights_expert_type(l, RL_EXPERT_GATE),
-        .up_type = rl_weights_expert_type(l, RL_EXPERT_UP),
-        .down_type = rl_weights_expert_type(l, RL_EXPERT_DOWN),
-    };
-    out.up_offset = rl_align_up(slices[RL_EXPERT_GATE].bytes, MATRIX_ALIGN);
-    out.down_offset = rl_align_up(out.up_offset + slices[RL_EXPERT_UP].bytes, MATRIX_ALIGN);
-    out.bytes = rl_align_up(out.down_offset + slices[RL_EXPERT_DOWN].bytes, MATRIX_ALIGN);
-    return out;
-}
-
 void rl_experts_request(rl_experts *x, rl_expert_key key, rl_slot slot, rl_stream_request *out)
 {
     rl_engine *e = x->engine;
@@ -47,19 +29,21 @@ void rl_experts_request(rl_experts *x, rl_expert_key key, rl_slot slot, rl_strea
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
-/* What will still be taken beside the pool: activations that attach has only reserved, and one
- * session of the usual length. */
-static uint64_t bytes_beside_the_pool(const rl_engine *e)
+/* What will still be taken where the pool is. On the host: the tokenizer, activations that attach
+ * has only reserved, buffers for reading, and one session with all its checkpoints. On a device:
+ * the session. */
+static uint64_t bytes_beside_the_pool(const rl_engine *e, const rl_engine_params *params)
 {
-    const rl_shape *s = &e->net.shape;
-    uint64_t recurrent = 4 * ((uint64_t)s->n_value_head * s->delta_dim * s->delta_dim +
-                              (uint64_t)(s->conv_taps - 1) * rl_shape_conv_channels(s));
-    uint64_t bytes = e->ops->batch_bytes(s, e->n_batch);
-    for (uint32_t i = 0; i < s->n_layer; i++)
-        bytes += e->net.layers[i].recurrent
-                     ? 2 * recurrent
-                     : 4 * (uint64_t)SESSION_TOKENS * s->n_head_kv * s->head_dim;
-    return bytes + 4 * (uint64_t)RL_HEAD_ROWS * s->n_vocab;
+    rl_memory_plan plan;
+    rl_memory_plan_make(&plan, &(rl_memory_request){ .weights = &e->tensors,
+                                                     .ops = e->ops,
+                                                     .n_batch = e->n_batch,
+                                                     .n_ctx = params->n_ctx,
+                                                     .key_f32 = params->key_f32,
+                                                     .value_f32 = params->value_f32 });
+    if (e->caps.device_memory) return plan.bytes[RL_MEMORY_KV] + plan.bytes[RL_MEMORY_STATE];
+    return plan.total + plan.checkpoints - plan.bytes[RL_MEMORY_DENSE] -
+           plan.bytes[RL_MEMORY_EMBEDDING];
 }
 
 static uint64_t experts_bytes(const rl_engine *e)
@@ -70,45 +54,55 @@ static uint64_t experts_bytes(const rl_engine *e)
     return bytes;
 }
 
-/* The user's number, or what fits; says which and why. */
-static uint64_t choose_budget(const rl_experts *x, const rl_engine_params *params,
-                              const rl_memory_budget *memory)
+/* Which pool was chosen and why. */
+static void say_plan(const rl_experts *x, const rl_memory_budget *memory, uint64_t beside)
 {
-    rl_engine *e = x->engine;
-    char sentence[256];
-    if (params->cache_bytes) return params->cache_bytes;
-    uint64_t all = experts_bytes(e), bytes;
-    if (e->caps.device_memory) {
-        bytes = e->caps.memory_bytes && e->caps.memory_bytes < all ? e->caps.memory_bytes : all;
-        rl_engine_note(e, "expert pool: %.1f MiB of the device's memory%s",
-                       (double)bytes / (1 << 20), bytes == all ? ", every expert fits" : "");
-        return bytes;
-    }
-    bytes = rl_memory_budget_pool(memory, bytes_beside_the_pool(e), all, sentence, sizeof sentence);
-    rl_engine_note(e, "%s", sentence);
-    return bytes ? bytes : 1;
+    char size[3][RL_SIZE_TEXT];
+    const rl_cache_plan *p = &x->plan;
+    if (p->full)
+        rl_engine_note(x->engine, "expert pool: %s for all %u experts; %s",
+                       rl_size_text(size[0], p->bytes), p->n_expert, memory->reason);
+    else
+        rl_engine_note(x->engine,
+                       "expert pool: %s for %u of %u experts; %s, %s go to everything else, %s "
+                       "stay in reserve",
+                       rl_size_text(size[0], p->bytes), p->n_slots, p->n_expert, memory->reason,
+                       rl_size_text(size[1], beside),
+                       rl_size_text(size[2], rl_memory_budget_reserve(memory)));
 }
 
-static rl_status make_plan(rl_experts *x, uint64_t budget_bytes, rl_error *err)
+/* As much as fits; says how much that is, and why. */
+static rl_status choose_plan(rl_experts *x, const rl_engine_params *params,
+                             const rl_memory_budget *memory, rl_error *err)
 {
     rl_engine *e = x->engine;
-    uint32_t n_layer = e->net.shape.n_layer;
-    uint64_t *layer_bytes = calloc(n_layer, sizeof *layer_bytes);
-    if (!layer_bytes) return rl_fail(err, RL_NOMEM, "no memory for the plan of the expert pool");
-    for (uint32_t i = 0; i < n_layer; i++)
-        layer_bytes[i] = e->net.layers[i].expert.bytes;
-    rl_cache_plan_params plan = {
-        .n_layer = n_layer,
-        .n_expert = e->net.shape.n_expert,
-        .n_expert_used = e->net.shape.n_expert_used,
-        .layer_bytes = layer_bytes,
-        .align = MATRIX_ALIGN,
-        .budget_bytes = budget_bytes,
-        .name = rl_gguf_path(e->file),
-    };
-    rl_status status = rl_cache_plan_init(&x->plan, &plan, err);
-    free(layer_bytes);
-    for (uint32_t i = 0; !status && i < n_layer; i++)
+    uint64_t all = experts_bytes(e), beside = bytes_beside_the_pool(e, params), budget = all;
+    rl_memory_budget device = { .free_bytes = e->caps.memory_bytes };
+    char size[RL_SIZE_TEXT];
+    if (e->caps.device_memory) {
+        snprintf(device.reason, sizeof device.reason, "%s of the device's memory are free",
+                 rl_size_text(size, device.free_bytes));
+        memory = &device;
+    }
+    if (memory->free_bytes || !e->caps.device_memory)
+        budget = rl_memory_budget_pool(memory, beside, all);
+    rl_error why = { "" };
+    rl_status status = rl_memory_plan_pool(&x->plan, &e->tensors, budget, &why);
+    if (status)
+        return rl_fail(err, status, "%.250s (%s, %s go to everything else)", why.text,
+                       memory->reason, rl_size_text(size, beside));
+    say_plan(x, memory, beside);
+    return RL_OK;
+}
+
+static rl_status make_plan(rl_experts *x, const rl_engine_params *params,
+                           const rl_memory_budget *memory, rl_error *err)
+{
+    rl_engine *e = x->engine;
+    rl_status status = params->cache_bytes
+                           ? rl_memory_plan_pool(&x->plan, &e->tensors, params->cache_bytes, err)
+                           : choose_plan(x, params, memory, err);
+    for (uint32_t i = 0; !status && i < e->net.shape.n_layer; i++)
         e->net.layers[i].expert.slot_class = x->plan.layer_class[i];
     return status;
 }
@@ -169,18 +163,6 @@ static rl_status fill_slot(void *context, rl_expert_key key, rl_slot slot, uint3
     return e->ops->slot_write(e->be, slot.class, slot.index, offsets[part], bytes, n_bytes, err);
 }
 
-static size_t largest_range(const rl_engine *e)
-{
-    uint64_t largest = 1;
-    rl_slice slices[RL_EXPERT_MATRICES];
-    for (uint32_t layer = 0; layer < e->net.shape.n_layer; layer++) {
-        rl_weights_expert(&e->tensors, layer, 0, slices);
-        for (uint32_t m = 0; m < RL_EXPERT_MATRICES; m++)
-            if (slices[m].bytes > largest) largest = slices[m].bytes;
-    }
-    return (size_t)largest;
-}
-
 static const rl_file **list_files(const rl_engine *e)
 {
     const rl_file **files = calloc(rl_gguf_n_parts(e->file), sizeof *files);
@@ -195,7 +177,7 @@ static rl_status make_stream(rl_experts *x, const rl_engine_params *params, cons
     rl_stream_params stream = {
         .files = files,
         .n_files = rl_gguf_n_parts(x->engine->file),
-        .range_bytes = largest_range(x->engine),
+        .range_bytes = rl_memory_largest_range(&x->engine->tensors),
         .io = params->io,
         .page_cache_bytes = page_cache_bytes,
         .fill = fill_slot,
@@ -273,7 +255,6 @@ static rl_status preload(rl_experts *x, const rl_engine_params *params, const rl
         .context = x,
     };
     rl_status status = rl_preload(&all, err); /* on failure the whole model is closed */
-    if (!status) rl_engine_note(x->engine, "all %u experts are in memory", n);
     free(requests);
     return status;
 }
@@ -291,7 +272,7 @@ rl_status rl_experts_create(rl_experts **out, rl_engine *engine, const rl_engine
     rl_status status = RL_OK;
     if (!x || !files) status = rl_fail(err, RL_NOMEM, "no memory for the expert pool");
     if (x) x->engine = engine;
-    if (!status) status = make_plan(x, choose_budget(x, params, &memory), err);
+    if (!status) status = make_plan(x, params, &memory, err);
     if (!status) status = make_pool(x, err);
     if (!status) status = make_cache(x, err);
     if (!status) status = take_buffers(x, err);

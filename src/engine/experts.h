@@ -17,14 +17,10 @@
 
 /* Makes the plan (how many slots of which size fit the budget), the pool of the backend, the cache
  * and the stream; reads every expert when all of them fit and params allow it. Needs
- * engine->net.layers[].expert filled (rl_experts_layout) and the backend attached. */
+ * engine->net.layers[].expert filled (rl_memory_expert_layout) and the backend attached. */
 RL_MUST_CHECK rl_status rl_experts_create(rl_experts **out, rl_engine *engine,
                                           const rl_engine_params *params, rl_error *err);
 void rl_experts_destroy(rl_experts *experts); /* NULL is fine */
-
-/* How the matrices of one layer's experts lie in a slot: aligned pieces, gate, up, down. The slot
- * class is set later, by the plan. */
-rl_expert_layout rl_experts_layout(const rl_weights *weights, uint32_t layer);
 
 /* Around every batch. */
 void rl_experts_begin(rl_experts *experts, uint32_t n_tokens);

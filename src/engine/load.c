@@ -10,7 +10,6 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "engine/engine.h"
-#include "engine/experts.h"
 #include "engine/hash.h"
 #include "quant/quant.h"
 
@@ -169,7 +168,7 @@ static rl_status load_layer(loader *l, uint32_t index, rl_error *err)
     rl_layer *out = &e->net.layers[index];
     uint32_t width = e->config.n_embd;
     out->recurrent = e->config.recurrent[index];
-    out->expert = rl_experts_layout(&e->tensors, index);
+    out->expert = rl_memory_expert_layout(&e->tensors, index);
     const rl_gguf_tensor *experts[] = { t->gate_exps, t->up_exps, t->gate_up_exps, t->down_exps };
     rl_status status = RL_OK;
     for (uint32_t i = 0; !status && i < RL_COUNT_OF(experts); i++)
@@ -215,33 +214,10 @@ static uint64_t dense_bytes(const rl_engine *e)
     return bytes;
 }
 
-static void fill_shape(rl_shape *s, const rl_config *c)
-{
-    *s = (rl_shape){
-        .n_layer = c->n_layer,
-        .n_embd = c->n_embd,
-        .n_vocab = c->n_vocab,
-        .rms_eps = c->rms_eps,
-        .n_head = c->n_head,
-        .n_head_kv = c->n_head_kv,
-        .head_dim = c->head_dim,
-        .n_rot = c->n_rot,
-        .rope_base = c->rope_base,
-        .conv_taps = c->conv_taps,
-        .n_key_head = c->n_key_head,
-        .n_value_head = c->n_value_head,
-        .delta_dim = c->delta_dim,
-        .n_expert = c->n_expert,
-        .n_expert_used = c->n_expert_used,
-        .n_ff_expert = c->n_ff_expert,
-        .n_ff_shared = c->n_ff_shared,
-    };
-}
-
 rl_status rl_engine_load(rl_engine *e, rl_error *err)
 {
     loader l = { .engine = e, .total = dense_bytes(e) };
-    fill_shape(&e->net.shape, &e->config);
+    rl_memory_shape(&e->net.shape, &e->config);
     e->net.layers = calloc(e->config.n_layer, sizeof *e->net.layers);
     l.piece = malloc(PIECE);
     rl_status status = RL_OK;

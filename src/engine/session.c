@@ -8,8 +8,6 @@
 #include "base/clock.h"
 #include "engine/decode.h"
 
-enum { DEFAULT_CONTEXT = 4096 };
-
 /* ---- life ------------------------------------------------------------------------------------ */
 
 rl_status rl_session_open(rl_session **out, rl_engine *engine, const rl_session_params *params,
@@ -19,9 +17,9 @@ rl_status rl_session_open(rl_session **out, rl_engine *engine, const rl_session_
     if (!params) params = &defaults;
     *out = NULL;
     uint32_t most = engine->config.n_ctx_train;
-    uint32_t n_ctx = params->n_ctx            ? params->n_ctx
-                     : most < DEFAULT_CONTEXT ? most
-                                              : DEFAULT_CONTEXT;
+    uint32_t n_ctx = params->n_ctx               ? params->n_ctx
+                     : most < RL_DEFAULT_CONTEXT ? most
+                                                 : RL_DEFAULT_CONTEXT;
     if (n_ctx > most)
         return rl_fail(err, RL_INVALID, "a context of %u tokens exceeds the %u of %s", n_ctx, most,
                        rl_gguf_path(engine->file));

@@ -156,6 +156,18 @@ uint64_t rl_gguf_total_bytes(const rl_gguf *gguf)
     return bytes;
 }
 
+uint64_t rl_gguf_memory_bytes(const rl_gguf *gguf)
+{
+    uint64_t bytes = gguf->n_tensors * (sizeof *gguf->tensors + sizeof *gguf->tensors_by_name);
+    for (uint32_t i = 0; i < gguf->n_parts; i++) {
+        const gguf_part *p = &gguf->parts[i];
+        bytes += p->n_buffer + p->n_keys * sizeof *p->keys_by_name +
+                 p->keys_capacity * sizeof *p->keys + p->strings_capacity * sizeof *p->strings +
+                 p->infos_capacity * sizeof *p->infos;
+    }
+    return bytes;
+}
+
 uint64_t rl_gguf_n_tensors(const rl_gguf *gguf)
 {
     return gguf->n_tensors;

@@ -66,6 +66,9 @@ uint32_t rl_gguf_n_parts(const rl_gguf *gguf);
 const rl_file *rl_gguf_part(const rl_gguf *gguf, uint32_t part); /* borrowed until close */
 uint64_t rl_gguf_total_bytes(const rl_gguf *gguf);               /* of all parts */
 
+/* Memory that the open file takes: keys, values and the tensor directory. */
+uint64_t rl_gguf_memory_bytes(const rl_gguf *gguf);
+
 uint64_t rl_gguf_n_tensors(const rl_gguf *gguf);
 const rl_gguf_tensor *rl_gguf_tensor_at(const rl_gguf *gguf, uint64_t index);     /* file order */
 const rl_gguf_tensor *rl_gguf_find_tensor(const rl_gguf *gguf, const char *name); /* or NULL */

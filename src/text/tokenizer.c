@@ -162,6 +162,24 @@ void rl_tokenizer_close(rl_tokenizer *tokenizer)
     free(tokenizer);
 }
 
+uint64_t rl_tokenizer_planned_bytes(const rl_gguf *gguf)
+{
+    rl_gguf_value tokens = { .count = 0 }, merges = { .count = 0 };
+    bool strings = rl_gguf_find(gguf, "tokenizer.ggml.tokens", &tokens) &&
+                   tokens.type == RL_GGUF_ARRAY && tokens.element == RL_GGUF_STRING;
+    uint64_t bytes = 0, places = 16, pairs = 16;
+    if (!strings) return 0;
+    if (!rl_gguf_find(gguf, "tokenizer.ggml.merges", &merges)) merges.count = 0;
+    for (uint64_t i = 0; i < tokens.count; i++)
+        bytes += rl_gguf_array_string(gguf, &tokens, i).bytes;
+    while (3 * places / 4 < tokens.count)
+        places *= 2;
+    while (3 * pairs / 4 < merges.count)
+        pairs *= 2;
+    /* type and offset; the table of texts while reading (vocabulary.c); the table of merges */
+    return bytes + tokens.count * 5 + places * 8 + pairs * sizeof(rl_bpe_merge);
+}
+
 /* ---- the vocabulary ------------------------------------------------------------------------- */
 
 uint32_t rl_tokenizer_n_tokens(const rl_tokenizer *tokenizer)

@@ -25,6 +25,10 @@ typedef struct rl_tokenizer rl_tokenizer;
 RL_MUST_CHECK rl_status rl_tokenizer_open(rl_tokenizer **out, const rl_gguf *gguf, rl_error *err);
 void rl_tokenizer_close(rl_tokenizer *tokenizer); /* NULL is fine */
 
+/* What open will take at most for this file, the table that is gone afterwards included; nothing is
+ * checked. */
+uint64_t rl_tokenizer_planned_bytes(const rl_gguf *gguf);
+
 /* ---- the vocabulary ------------------------------------------------------------------------- */
 
 /* Number of tokens, fillers included: ids are below it. */

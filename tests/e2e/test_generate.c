@@ -36,6 +36,8 @@ static void generate_counts_to_fifteen(void **state)
     assert_true(rl_test_number(timings, "decode_n") == 51);
     assert_true(rl_test_number(timings, "decode_tok_s") > 0);
     assert_true(rl_test_number(cache, "hits") + rl_test_number(cache, "misses") > 0);
+    assert_true(rl_test_number(cache, "distinct_experts_min") >= 4);
+    assert_true(rl_test_number(cache, "wait_ms_per_token") <= rl_test_number(cache, "wait_ms"));
     cJSON_Delete(json);
 }
 

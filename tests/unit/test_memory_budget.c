@@ -197,22 +197,32 @@ static void budget_survives_nonsense(void **state)
     assert_true(budget.free_bytes > 0);
 }
 
-/* What the pool gets, and that the sentence says it. */
+/* What the pool gets. */
 static void budget_pool(void **state)
 {
     (void)state;
-    char sentence[400];
-    rl_memory_budget budget = { .free_bytes = 32 * GIB, .reason = "32.0 GiB of memory are free" };
-    assert_true(rl_memory_budget_pool(&budget, 2 * GIB, 17 * GIB, sentence, sizeof sentence) ==
-                17 * GIB);
-    assert_non_null(strstr(sentence, "17.0 GiB for all experts"));
-    assert_true(rl_memory_budget_pool(&budget, 20 * GIB, 17 * GIB, sentence, sizeof sentence) ==
-                11 * GIB);
-    assert_non_null(strstr(sentence, "11.0 GiB of 17.0 GiB"));
-    assert_true(rl_memory_budget_pool(&budget, 40 * GIB, 17 * GIB, sentence, sizeof sentence) == 0);
-    assert_true(rl_memory_budget_pool(&budget, UINT64_MAX, GIB, sentence, sizeof sentence) == 0);
+    rl_memory_budget budget = { .free_bytes = 32 * GIB };
+    assert_true(rl_memory_budget_reserve(&budget) == GIB);
+    assert_true(rl_memory_budget_pool(&budget, 2 * GIB, 17 * GIB) == 17 * GIB);
+    assert_true(rl_memory_budget_pool(&budget, 20 * GIB, 17 * GIB) == 11 * GIB);
+    assert_true(rl_memory_budget_pool(&budget, 40 * GIB, 17 * GIB) == 0);
+    assert_true(rl_memory_budget_pool(&budget, UINT64_MAX, GIB) == 0);
+    budget.free_bytes = GIB;
+    assert_true(rl_memory_budget_reserve(&budget) == 128 * MIB);
+}
+
+/* Small models have pools of a few MiB: "0.0 GiB" says nothing about them. */
+static void budget_size_text(void **state)
+{
+    (void)state;
+    char text[RL_SIZE_TEXT];
+    assert_string_equal(rl_size_text(text, 6488064), "6.2 MiB");
+    assert_string_equal(rl_size_text(text, GIB - 1), "1024.0 MiB");
+    assert_string_equal(rl_size_text(text, 3 * GIB / 2), "1.5 GiB");
+    assert_string_equal(rl_size_text(text, 0), "0.0 MiB");
+    rl_size_text(text, UINT64_MAX);
 }
 
 RL_TEST_MAIN(RL_TEST(budget, machine_alone), RL_TEST(budget, v1), RL_TEST(budget, v2_parents),
              RL_TEST(budget, v2_namespace), RL_TEST(budget, hybrid),
-             RL_TEST(budget, survives_nonsense), RL_TEST(budget, pool))
+             RL_TEST(budget, survives_nonsense), RL_TEST(budget, pool), RL_TEST(budget, size_text))
