@@ -224,7 +224,7 @@ typedef struct rl_session_stats {
     uint64_t generated_tokens, generated_ns; /* read one at a time                              */
     /* Expert cache, generated tokens only, of the whole model. */
     uint64_t hits, misses, evictions, bytes_read, wait_ns;
-    uint64_t waits; /* asked for while already on their way: neither hit nor miss               */
+    uint64_t arriving; /* asked for while already on their way: neither hit nor miss */
     uint64_t prefetched, prefetch_used, prefetch_wasted; /* read ahead; asked for; thrown out   */
     uint32_t distinct_experts_max, distinct_experts_min; /* per layer, over the run             */
     uint32_t slots_used, slots_all;

@@ -186,7 +186,7 @@ void rl_session_get_stats(const rl_session *s, rl_session_stats *out)
     out->hits = f.hits;
     out->misses = f.misses;
     out->evictions = f.evictions;
-    out->waits = f.waits;
+    out->arriving = f.waits;
     out->prefetched = f.prefetches;
     out->prefetch_used = f.prefetch_used;
     out->prefetch_wasted = f.prefetch_wasted;

@@ -132,7 +132,7 @@ static rl_session_stats difference(const rl_session_stats *after, const rl_sessi
     rl_session_stats d = *after;
     d.hits -= before->hits;
     d.misses -= before->misses;
-    d.waits -= before->waits;
+    d.arriving -= before->arriving;
     d.evictions -= before->evictions;
     d.bytes_read -= before->bytes_read;
     d.wait_ns -= before->wait_ns;
@@ -206,7 +206,7 @@ static void print_head(const bench *b)
 static void print_row(const row *r, uint32_t repeat)
 {
     rl_session_stats timed = difference(&r->after, &r->before);
-    uint64_t asked = timed.hits + timed.misses + timed.waits;
+    uint64_t asked = timed.hits + timed.misses + timed.arriving;
     char rate[16] = "-", wait[16] = "-", distinct[32] = "-", test[32];
     if (r->decode && asked) {
         snprintf(rate, sizeof rate, "%.1f %%", 100.0 * (double)timed.hits / (double)asked);

@@ -244,7 +244,7 @@ static void command_stats(chat *c, const char *argument)
     cli_note("all turns   %zu read, %zu written at %.1f tokens/s", c->all.n_prompt,
              c->all.n_decoded,
              c->all.decode_ns ? (double)c->all.n_decoded * 1e9 / (double)c->all.decode_ns : 0);
-    uint64_t asked = s.hits + s.misses + s.waits;
+    uint64_t asked = s.hits + s.misses + s.arriving;
     if (s.slots_all)
         cli_note("experts     %u of %u slots used, %u to %u different ones per layer", s.slots_used,
                  s.slots_all, s.distinct_experts_min, s.distinct_experts_max);

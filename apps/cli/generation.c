@@ -186,7 +186,7 @@ void cli_json_cache_figures(cli_json *json, const rl_session_stats *s, size_t n_
     } rows[] = {
         { "hits", s->hits },
         { "misses", s->misses },
-        { "waits", s->waits },
+        { "arriving", s->arriving },
         { "evictions", s->evictions },
         { "bytes_read", s->bytes_read },
         { "prefetched", s->prefetched },
@@ -211,7 +211,7 @@ void cli_json_cache_figures(cli_json *json, const rl_session_stats *s, size_t n_
     cli_json_key(json, "bytes_per_token");
     cli_json_number(json, (double)s->bytes_read / tokens, 0);
     cli_json_key(json, "hit_rate");
-    uint64_t asked = s->hits + s->misses + s->waits;
+    uint64_t asked = s->hits + s->misses + s->arriving;
     if (asked)
         cli_json_number(json, (double)s->hits / (double)asked, 4);
     else

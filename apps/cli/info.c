@@ -38,11 +38,12 @@ static void close_file(file_info *f)
     free(f->summary);
 }
 
-/* What it takes to run the model with these options. */
+/* What it takes to run the model with these options. No device is opened here, so "auto" means the
+ * host's memory. */
 static rl_status plan_memory(file_info *f, const cli_globals *g, rl_error *err)
 {
     const char *name = cli_backend_name(g);
-    const rl_backend_ops *ops = strcmp(name, "auto") ? rl_backend_find(name) : rl_backend_at(0);
+    const rl_backend_ops *ops = rl_backend_find(strcmp(name, "auto") ? name : "cpu");
     if (!ops) return rl_fail(err, RL_INVALID, "there is no backend named \"%s\"", name);
     rl_status status = rl_memory_plan_pool(
         &f->pool, &f->weights, g->cache_mib ? (uint64_t)g->cache_mib << 20 : UINT64_MAX, err);
