@@ -36,6 +36,7 @@ INLINE __m256i quantise32(const float *x, float *d)
     *d = max / 127.0f;
     float inverse = 127.0f / max;
     if (!(*d >= 0x1p-120f)) *d = inverse = 0;
+    *d = rl_cpu_act_scale(*d);
     __m512 by = _mm512_set1_ps(inverse);
     __m128i low = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(a, by)));
     __m128i high = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(b, by)));

@@ -27,7 +27,7 @@ static float quantise32(const float *x, uint32_t n, int8_t q[32])
     float inverse = 127.0f / max;
     for (uint32_t i = 0; i < n; i++)
         q[i] = (int8_t)lrintf(x[i] * inverse);
-    return d;
+    return rl_cpu_act_scale(d);
 }
 
 static int sum16(const int8_t *q)

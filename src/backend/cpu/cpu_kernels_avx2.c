@@ -41,6 +41,7 @@ INLINE __m256i quantise32(const float *x, float *d)
     *d = most / 127.0f;
     float inverse = 127.0f / most;
     if (!(*d >= 0x1p-120f)) *d = inverse = 0;
+    *d = rl_cpu_act_scale(*d);
     __m256i q[4];
     V_UNROLL
     for (int i = 0; i < 4; i++)

@@ -95,6 +95,14 @@ typedef struct rl_cpu_matrix_ops {
     rl_cpu_type_ops type[RL_QUANT_ID_END];
 } rl_cpu_matrix_ops;
 
+/* The scale of a block of activations, kept to the eleven bits that Q8_0 keeps of its own. The codes
+ * are still those of the full scale. */
+static inline float rl_cpu_act_scale(float d)
+{
+    const uint32_t bits = rl_f32_bits(d);
+    return rl_f32_from_bits((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu);
+}
+
 static inline uint32_t rl_cpu_runs(uint32_t cols)
 {
     return (cols + RL_CPU_RUN - 1) / RL_CPU_RUN;

@@ -40,6 +40,7 @@ INLINE float quantise32(const float *x, uint32_t n, int8_t q[32], int sums[2])
     }
     float most = v_top(max), d = most / 127.0f, inverse = 127.0f / most;
     if (!(d >= 0x1p-120f)) d = inverse = 0;
+    d = rl_cpu_act_scale(d);
     int16x8_t w[4];
     V_UNROLL
     for (int i = 0; i < 4; i++)
