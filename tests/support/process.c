@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -86,6 +87,7 @@ rl_test_run rl_test_execute(const rl_test_streams *streams, const char *const *a
     size_t sent = 0;
     bool out_open = !s->out_closed, err_open = true, in_open = true, killed = false;
     int64_t began = now_ms(), first_byte = s->interrupt_from_start ? began : 0;
+    int64_t limit_ms = s->limit_s ? 1000 * (int64_t)s->limit_s : LIMIT_MS;
     bool interrupted = s->interrupt_ms == 0;
     while (out_open || err_open) {
         if (in_open && sent == s->input_bytes) {
@@ -108,7 +110,7 @@ rl_test_run rl_test_execute(const rl_test_streams *streams, const char *const *a
             kill(child, SIGINT);
             interrupted = true;
         }
-        if (now_ms() - began > LIMIT_MS && !killed) {
+        if (now_ms() - began > limit_ms && !killed) {
             kill(child, SIGKILL);
             killed = true;
         }
@@ -117,8 +119,10 @@ rl_test_run rl_test_execute(const rl_test_streams *streams, const char *const *a
     if (!s->out_closed) close(out[0]);
     close(err[0]);
     int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (killed) fail_msg("redlite %s did not end within a minute", arguments[0]);
+    struct rusage used;
+    assert_int_equal(wait4(child, &status, 0, &used), child);
+    if (killed)
+        fail_msg("redlite %s did not end within %d s", arguments[0], (int)(limit_ms / 1000));
     rl_test_run run = {
         .code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
         .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
@@ -126,6 +130,7 @@ rl_test_run rl_test_execute(const rl_test_streams *streams, const char *const *a
         .out_bytes = held_out.bytes,
         .err = held_err.data ? held_err.data : calloc(1, 1),
         .err_bytes = held_err.bytes,
+        .peak_bytes = (uint64_t)used.ru_maxrss * 1024,
     };
     return run;
 }

@@ -1,7 +1,7 @@
 /* process.h - runs the program under test: with its input and output held, or on a terminal.
  *
  * The program is RL_TEST_PROGRAM, the redlite of this build. Nothing here waits for ever: a run that
- * takes longer than a minute is killed and fails the test. */
+ * takes longer than a minute, or the limit it is given, is killed and fails the test. */
 #ifndef RL_TESTS_SUPPORT_PROCESS_H
 #define RL_TESTS_SUPPORT_PROCESS_H
 
@@ -14,6 +14,7 @@ typedef struct rl_test_run {
     size_t out_bytes;
     char *err; /* stderr, terminated */
     size_t err_bytes;
+    uint64_t peak_bytes; /* most resident memory it ever had */
 } rl_test_run;
 
 /* Where the program's standard streams go other than to us; a zeroed one changes nothing. */
@@ -25,6 +26,7 @@ typedef struct rl_test_streams {
     unsigned interrupt_ms;      /* SIGINT after so many ms from the first byte of stdout ...     */
     bool interrupt_from_start;  /* ... or, when true, from the start                             */
     const char *const *setting; /* NAME=VALUE ..., NULL at the end; added to the environment     */
+    unsigned limit_s;           /* killed after so long; 0: a minute                             */
 } rl_test_streams;
 
 /* Runs the program with these arguments (NULL at the end). Free with rl_test_run_fini(). */
