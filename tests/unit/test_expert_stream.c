@@ -100,6 +100,52 @@ static void stream_reads_threads_buffered(void **state)
     reads_exactly(RL_IO_BUFFERED, RL_IO_DRIVER_THREADS, "tb");
 }
 
+/* Ranges of any place and length, with more or less slack around memory that suits direct I/O.
+ * Stands against: a whole block that is read over the neighbouring expert. */
+static void stream_keeps_to_its_slack(void **state)
+{
+    (void)state;
+    enum { GUARD = 8192, ROOM = 20000 };
+    static const size_t slacks[] = { 0, 32, 100, 511, 512, 4096 };
+    rl_error err = { "" };
+    test_experts t;
+    test_experts_init(&t, "sl", TEST_SINK_FILL, 1, 4);
+    size_t file_bytes = 0;
+    uint8_t *file = rl_test_read(t.paths[0], &file_bytes), *memory = NULL;
+    assert_int_equal(posix_memalign((void **)&memory, 4096, ROOM + 2 * GUARD + 4096), 0);
+    rl_stream_params params = test_experts_stream(&t, RL_IO_DIRECT, RL_IO_DRIVER_AUTO);
+    rl_stream *stream = open_stream(&params);
+    uint64_t random = 8;
+    for (uint32_t round = 0; round < 400; round++) {
+        uint64_t dice = rl_test_random(&random);
+        rl_stream_range range = { .bytes = 1 + dice % ROOM,
+                                  .slack =
+                                      slacks[(dice >> 20) % (sizeof slacks / sizeof *slacks)] };
+        range.offset = (dice >> 24) % (file_bytes - range.bytes);
+        if (dice >> 60 & 1) range.offset &= ~511ull;
+        if (dice >> 61 & 1) range.bytes = (range.bytes + 511) & ~511ull;
+        if (range.offset + range.bytes > file_bytes) continue;
+        uint8_t *into = memory + GUARD + range.offset % 4096;
+        range.into = into;
+        memset(memory, 0xaa, ROOM + 2 * GUARD + 4096);
+        rl_stream_request request = { .n_parts = 1, .parts = { range } };
+        rl_stream_done done;
+        assert_int_equal(rl_stream_submit(stream, &request, 1), 1);
+        assert_true(rl_stream_wait(stream, &done, &err));
+        assert_ok(done.status);
+        assert_memory_equal(into, file + range.offset, range.bytes);
+        for (const uint8_t *at = memory; at < into - range.slack; at++)
+            assert_int_equal(*at, 0xaa);
+        for (const uint8_t *at = into + range.bytes + range.slack;
+             at < memory + ROOM + 2 * GUARD + 4096; at++)
+            assert_int_equal(*at, 0xaa);
+    }
+    rl_stream_destroy(stream);
+    free(memory);
+    free(file);
+    test_experts_fini(&t);
+}
+
 /* Many requests at once, answers taken in every way, prefetches promoted and cancelled: each one
  * accepted is answered once, and no byte is lost. */
 static void storm(rl_io_driver driver, const char *name)
@@ -689,8 +735,8 @@ static void preload_can_be_interrupted(void **state)
 
 RL_TEST_MAIN(RL_TEST(stream, reads_uring_direct), RL_TEST(stream, reads_uring_buffered),
              RL_TEST(stream, reads_threads_direct), RL_TEST(stream, reads_threads_buffered),
-             RL_TEST(stream, storm_uring), RL_TEST(stream, storm_threads),
-             RL_TEST(stream, needed_overtakes_prefetch),
+             RL_TEST(stream, keeps_to_its_slack), RL_TEST(stream, storm_uring),
+             RL_TEST(stream, storm_threads), RL_TEST(stream, needed_overtakes_prefetch),
              RL_TEST(stream, auto_follows_the_page_cache),
              RL_TEST(stream, survives_faults_uring_direct),
              RL_TEST(stream, survives_faults_uring_buffered),
