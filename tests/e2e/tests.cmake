@@ -25,6 +25,12 @@ if(RL_PYTHON)
   endforeach()
 endif()
 
+# Only with make test-long.
+add_test(NAME e2e.synth.full_size COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/full_size.sh
+  $<TARGET_FILE:redlite> ${CMAKE_CURRENT_BINARY_DIR})
+set_tests_properties(e2e.synth.full_size PROPERTIES SKIP_RETURN_CODE 77 LABELS "e2e;long" TIMEOUT 3600
+  RUN_SERIAL ON)
+
 # Not with sanitizers or coverage: a plain C compiler links against the installed library.
 if(NOT RL_SANITIZE AND NOT RL_COVERAGE AND NOT RL_FUZZ)
   add_test(NAME e2e.install.works_from_its_prefix
