@@ -18,6 +18,13 @@ typedef struct memory_case {
     const char *generate;     /* tokens */
 } memory_case;
 
+static void skip_if_instrumented(void)
+{
+#ifdef RL_TEST_INSTRUMENTED
+    rl_test_skip("sanitizers take memory of their own");
+#endif
+}
+
 static rl_test_run run_long(const char *const *arguments)
 {
     rl_test_run r = rl_test_execute(&(rl_test_streams){ .limit_s = LONG_S }, arguments);
@@ -90,6 +97,7 @@ static void check_case(const memory_case *c)
 static void memory_stays_within_the_plan(void **state)
 {
     (void)state;
+    skip_if_instrumented();
     memory_case c = { rl_test_scratch("memory-small.gguf"), { "24", "64", "0" }, "6" };
     rl_test_run r =
         RUN_LONG("synth", "-o", c.path, "--mix", "target", "-s", "3", "--layers", "48",
@@ -103,6 +111,7 @@ static void memory_stays_within_the_plan(void **state)
 static void memory_of_gigabytes_stays_within_the_plan_long(void **state)
 {
     (void)state;
+    skip_if_instrumented();
     memory_case c = { rl_test_scratch("memory-large.gguf"), { "256", "1024", "0" }, "32" };
     rl_test_run r = RUN_LONG("synth", "-o", c.path, "--preset", "qwen3-next-80b-iq2_xxs",
                              "--experts", "128", "-s", "3");

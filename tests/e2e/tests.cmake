@@ -38,3 +38,10 @@ if(NOT RL_SANITIZE AND NOT RL_COVERAGE AND NOT RL_FUZZ)
             ${CMAKE_C_COMPILER})
   set_tests_properties(e2e.install.works_from_its_prefix PROPERTIES LABELS e2e TIMEOUT 300)
 endif()
+
+# Sanitizers take memory of their own.
+if(NOT RL_SANITIZE)
+  add_test(NAME e2e.memory.control_group
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/control_group.sh $<TARGET_FILE:redlite> ${CMAKE_CURRENT_BINARY_DIR})
+  set_tests_properties(e2e.memory.control_group PROPERTIES LABELS e2e TIMEOUT 600 SKIP_RETURN_CODE 77)
+endif()
