@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -257,6 +258,56 @@ static void stream_needed_overtakes_prefetch(void **state)
     const uint32_t expected[6] = { 3, 4, 5, 0, 1, 2 };
     assert_int_equal(n, 6);
     assert_memory_equal(order, expected, sizeof order);
+    rl_stream_destroy(stream);
+    test_experts_fini(&t);
+}
+
+typedef struct handover {
+    rl_stream *stream;
+    const rl_stream_request *requests;
+    uint32_t n;
+} handover;
+
+static void *submit_and_leave(void *opaque)
+{
+    handover *h = opaque;
+    assert_int_equal(rl_stream_submit(h->stream, h->requests, h->n), h->n);
+    return NULL;
+}
+
+/* The thread that asked is gone before the bytes are there: sessions of one model may be used by
+ * different threads. Stands against: reads that the kernel cancels with their thread. */
+static void stream_survives_its_submitting_thread(void **state)
+{
+    (void)state;
+    rl_error err = { "" };
+    test_experts t;
+    test_experts_init(&t, "th", TEST_SINK_FILL, 1, 4);
+    rl_stream_params params = test_experts_stream(&t, RL_IO_DIRECT, RL_IO_DRIVER_AUTO);
+    rl_stream *stream = open_stream(&params);
+    for (uint32_t round = 0; round < 60; round++) {
+        rl_stream_request requests[TEST_EXPERTS];
+        for (uint32_t e = 0; e < TEST_EXPERTS; e++) {
+            rl_reservation r;
+            rl_cache_reserve(t.cache, KEY(round % TEST_LAYERS, e), &r);
+            assert_int_equal(r.outcome, RL_RESERVE_MISS);
+            requests[e] = test_experts_request(&t, r.key, r.slot);
+        }
+        handover h = { stream, requests, TEST_EXPERTS };
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, submit_and_leave, &h), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        rl_stream_done done;
+        uint32_t n = 0;
+        for (; rl_stream_wait(stream, &done, &err); n++) {
+            assert_ok(done.status);
+            rl_cache_commit(t.cache, done.slot);
+            test_experts_check(&t, done.key, done.slot);
+            rl_cache_release(t.cache, done.slot, RL_RELEASE_USED);
+        }
+        assert_int_equal(n, TEST_EXPERTS);
+        rl_cache_clear(t.cache);
+    }
     rl_stream_destroy(stream);
     test_experts_fini(&t);
 }
@@ -737,6 +788,7 @@ RL_TEST_MAIN(RL_TEST(stream, reads_uring_direct), RL_TEST(stream, reads_uring_bu
              RL_TEST(stream, reads_threads_direct), RL_TEST(stream, reads_threads_buffered),
              RL_TEST(stream, keeps_to_its_slack), RL_TEST(stream, storm_uring),
              RL_TEST(stream, storm_threads), RL_TEST(stream, needed_overtakes_prefetch),
+             RL_TEST(stream, survives_its_submitting_thread),
              RL_TEST(stream, auto_follows_the_page_cache),
              RL_TEST(stream, survives_faults_uring_direct),
              RL_TEST(stream, survives_faults_uring_buffered),
