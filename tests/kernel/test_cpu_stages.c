@@ -910,11 +910,15 @@ static void cpu_stages_state_moves(void **state)
                 assert_ok(n->ops->state_write(n->be, b.state, i, x, 70, part, &err));
             }
         }
-        play_commit(&a, 1);
-        memcpy(want, a.logits, s->n_vocab * sizeof *want);
         b.position = 70;
-        play_commit(&b, 1);
-        assert_memory_equal(want, b.logits, s->n_vocab * sizeof *want);
+        static const uint32_t next[] = { 1, 1, 3, 1, 2, 1 };
+        for (size_t i = 0; i < RL_COUNT_OF(next); i++) {
+            play(&a, i % 2 ? 5 : 1); /* forgotten, in the middle of single tokens too */
+            play_commit(&a, next[i]);
+            memcpy(want, a.logits, s->n_vocab * sizeof *want);
+            play_commit(&b, next[i]);
+            assert_memory_equal(want, b.logits, s->n_vocab * sizeof *want);
+        }
 
         /* From zeros again, in the used state and in a new one. */
         player c = player_create(n, t, &sp, params->max_batch, 3e-3);

@@ -154,7 +154,7 @@ static rl_status cpu_begin(rl_backend *be, const rl_batch *batch, rl_error *err)
     cpu->final_rows = 0;
     cpu->rope_ready = false;
     cpu->shared_pending = false;
-    cpu->state->written = false;
+    cpu->state->written = 0;
     cpu->counters.tokens += batch->n;
     return RL_OK;
 }
@@ -231,7 +231,7 @@ static rl_status cpu_head(rl_backend *be, uint32_t first, uint32_t rows, float *
 static rl_status cpu_end(rl_backend *be, rl_error *err)
 {
     (void)err;
-    rl_cpu_of(be)->state->written = true;
+    rl_cpu_of(be)->state->written = rl_cpu_of(be)->n;
     return RL_OK;
 }
 

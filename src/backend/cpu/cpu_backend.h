@@ -134,22 +134,30 @@ typedef struct rl_cpu {
     bool shared_pending;    /* the shared expert's down is still due         */
 } rl_cpu;
 
-/* One copy of the recurrent part per layer, two of them; or keys and values. */
+/* The recurrent part of a layer, cpu_state.c says how its copies are used; or keys and values. */
 typedef struct rl_cpu_state_layer {
-    float *conv[2];  /* [C-1][channels]        */
-    float *delta[2]; /* [Hv][Dp/16][D][16]     */
+    float *conv[2];  /* [C-1][channels]    */
+    float *delta[2]; /* [Hv][Dp/16][D][16] */
+    float *owed[2];  /* [Hv][owed_width]: k [Dp], e [Dp], decay; see rl_cpu_delta */
+    bool owes;       /* owed[current] is not in delta[current] yet */
     void *keys;      /* [n_head_kv][ctx/16][d][16] */
     void *values;    /* [n_head_kv][ctx][dp]   */
 } rl_cpu_state_layer;
 
 struct rl_state {
     rl_state_params params;
-    uint32_t padded_ctx; /* n_ctx up to whole blocks of positions */
-    uint32_t current;    /* which copy is current: 0 or 1         */
-    bool written;        /* the other copy holds a batch          */
+    uint32_t padded_ctx;    /* n_ctx up to whole blocks of positions */
+    uint32_t current;       /* which copy of conv and owed counts */
+    uint32_t current_delta; /* which copy of delta counts         */
+    uint32_t written;       /* tokens of the batch to be committed; 0: none */
     rl_cpu_memory memory;
     rl_cpu_state_layer *layers;
 };
+
+static inline uint32_t rl_cpu_owed_width(uint32_t delta_dim)
+{
+    return 2 * rl_cpu_pad(delta_dim) + RL_CPU_LANES;
+}
 
 static inline rl_cpu *rl_cpu_of(rl_backend *be)
 {

@@ -18,8 +18,8 @@ typedef struct delta_loop {
     rl_cpu *cpu;
     const rl_layer *layer;
     const float *conv; /* [C][channels] */
-    const rl_cpu_state_layer *state;
-    uint32_t current;
+    rl_cpu_state_layer *state;
+    uint32_t current, current_delta;
 } delta_loop;
 
 rl_status rl_cpu_delta_in(rl_backend *be, uint32_t layer, rl_error *err)
@@ -100,8 +100,18 @@ static void delta_head(const delta_loop *loop, uint32_t head, uint32_t thread)
     const uint32_t channels = rl_shape_conv_channels(s);
     const uint32_t key_head = head / (s->n_value_head / s->n_key_head);
     const size_t state_at = (size_t)head * padded * d;
-    const float *state = loop->state->delta[loop->current] + state_at;
-    float *next = loop->state->delta[loop->current ^ 1] + state_at;
+    /* One token pays the debt of the last one in place; more go from one copy to the other. */
+    const uint32_t from = loop->current_delta, to = cpu->n == 1 ? from : from ^ 1;
+    const float *state = loop->state->delta[from] + state_at;
+    float *next = loop->state->delta[to] + state_at;
+    const size_t owed_at = (size_t)head * rl_cpu_owed_width(d);
+    const float *owed = loop->state->owed[loop->current] + owed_at;
+    float *owing = loop->state->owed[loop->current ^ 1] + owed_at; /* k, e, decay */
+    if (!loop->state->owes) {
+        memset(owing, 0, 2 * padded * sizeof(float)); /* nothing is owed: S = 1 S + 0 */
+        owing[2 * padded] = 1;
+        owed = owing;
+    }
 
     for (uint32_t first = 0; first < cpu->n; first += RL_CPU_CHUNK) {
         const uint32_t n = cpu->n - first < RL_CPU_CHUNK ? cpu->n - first : RL_CPU_CHUNK;
@@ -121,6 +131,10 @@ static void delta_head(const delta_loop *loop, uint32_t head, uint32_t thread)
         cpu->stages->delta(&(rl_cpu_delta){
             .n = n,
             .d = d,
+            .owed_decay = owed[2 * padded],
+            .owed_k = owed,
+            .owed_e = owed + padded,
+            .last_e = owing + padded,
             .q = u + (size_t)key_head * d,
             .k = u + (size_t)(s->n_key_head + key_head) * d,
             .v = v,
@@ -134,6 +148,10 @@ static void delta_head(const delta_loop *loop, uint32_t head, uint32_t thread)
             .state_out = next,
             .out = scratch->delta_out,
         });
+        memcpy(owing, u + (size_t)(n - 1) * channels + (size_t)(s->n_key_head + key_head) * d,
+               d * sizeof(float));
+        owing[2 * padded] = scratch->decay[n - 1];
+        owed = owing;
         for (uint32_t t = 0; t < n; t++) {
             const size_t at = ((size_t)(first + t) * s->n_value_head + head) * d;
             cpu->stages->gated_norm(scratch->delta_out + (size_t)t * padded,
@@ -179,6 +197,7 @@ rl_status rl_cpu_delta_step(rl_backend *be, uint32_t layer, rl_error *err)
         .conv = cpu->layers[layer].conv,
         .state = &cpu->state->layers[layer],
         .current = cpu->state->current,
+        .current_delta = cpu->state->current_delta,
     };
     if (cpu->n == 1 && s->n_key_head >= cpu->n_threads) { /* the same numbers either way */
         rl_pool_run(cpu->pool, key_head_task, &loop, s->n_key_head);
@@ -186,6 +205,7 @@ rl_status rl_cpu_delta_step(rl_backend *be, uint32_t layer, rl_error *err)
         rl_pool_run(cpu->pool, conv_task, &loop, 2 * s->n_key_head + s->n_value_head);
         rl_pool_run(cpu->pool, delta_task, &loop, s->n_value_head);
     }
+    if (cpu->n == 1) loop.state->owes = false; /* paid; what this token owes counts with commit */
     cpu->counters.stages++;
     return RL_OK;
 }

@@ -38,10 +38,16 @@ typedef struct rl_cpu_conv {
 } rl_cpu_conv;
 
 /* The delta rule of one value head, n tokens. A state is [Dp/16][D key][16 value], Dp = D padded to
- * 16: sixteen columns of S lie together and never meet the others. QWEN3NEXT.md 4.4. */
+ * 16: sixteen columns of S lie together and never meet the others. QWEN3NEXT.md 4.4.
+ *
+ * What a token writes into S is one product k e^T, and S is passed over once per token because that
+ * is left for the next token to do: a state is S and the last token's (decay, k, e), still owed. */
 typedef struct rl_cpu_delta {
     uint32_t n, d;
-    const float *q, *k, *v; /* [n][stride]; v is read up to the padded width */
+    float owed_decay;             /* in: S = owed_decay S + owed_k owed_e^T comes first */
+    const float *owed_k, *owed_e; /* [D], [Dp] */
+    float *last_e;                /* out: [Dp] of the last token; may be owed_e */
+    const float *q, *k, *v;       /* [n][stride]; v is read up to the padded width */
     size_t q_stride, k_stride, v_stride;
     const float *decay, *beta; /* [n] */
     float *kq;                 /* [n] scratch */
@@ -49,6 +55,14 @@ typedef struct rl_cpu_delta {
     float *state_out; /* may be state_in */
     float *out;       /* [n][Dp] */
 } rl_cpu_delta;
+
+/* state = decay state + k e^T, with the bits that the delta rule would have given it. */
+typedef struct rl_cpu_owed {
+    uint32_t d;
+    float *state;
+    float decay;
+    const float *k, *e;
+} rl_cpu_owed;
 
 /* Some queries that share a key/value head against positions from .. to-1. The result is not yet
  * divided by `sum`, so that parts of the context can be joined. QWEN3NEXT.md 5. */
@@ -77,6 +91,7 @@ typedef struct rl_cpu_stages {
                        float *out);
     void (*conv)(const rl_cpu_conv *a);
     void (*delta)(const rl_cpu_delta *a);
+    void (*settle)(const rl_cpu_owed *a);
     void (*attn)(const rl_cpu_attn *a);
 } rl_cpu_stages;
 

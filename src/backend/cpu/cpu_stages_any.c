@@ -14,12 +14,16 @@ typedef float half_vf __attribute__((vector_size(16)));
 #if defined(__aarch64__)
 #include <arm_neon.h>
 
+#define FMA(a, b, c) ((half_vf)vfmaq_f32((float32x4_t)(c), (float32x4_t)(a), (float32x4_t)(b)))
+
 static inline half_vf load_half(const uint16_t *p)
 {
     return (half_vf)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 }
 
 #else
+#define FMA(a, b, c) ((a) * (b) + (c)) /* no such instruction, so no choice */
+
 static inline half_vf load_half(const uint16_t *p)
 {
     return (half_vf){ rl_f32_from_f16(p[0]), rl_f32_from_f16(p[1]), rl_f32_from_f16(p[2]),

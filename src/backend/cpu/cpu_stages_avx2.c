@@ -4,10 +4,11 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define L     8
-#define QT    4
-#define TABLE rl_cpu_stages_avx2
-#define ISA   "avx2"
+#define L            8
+#define QT           4
+#define TABLE        rl_cpu_stages_avx2
+#define ISA          "avx2"
+#define FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
 
 static inline __m256 load_half(const uint16_t *p)
 {

@@ -4,10 +4,11 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define L     16
-#define QT    8
-#define TABLE rl_cpu_stages_avx512
-#define ISA   "avx512"
+#define L            16
+#define QT           8
+#define TABLE        rl_cpu_stages_avx512
+#define ISA          "avx512"
+#define FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
 
 static inline __m512 load_half(const uint16_t *p)
 {

@@ -5,6 +5,7 @@
  *     QT           queries that one pass of attention keeps in registers: 2, 4 or 8
  *     TABLE, ISA   the table to define and its name
  *     load_half(p) L values of binary16
+ *     FMA(a, b, c) a b + c, rounded once where the processor can, and the same everywhere
  * Vectors are the compiler's own; FMA comes by -ffp-contract=fast, where the processor has it. */
 
 #include <math.h>
@@ -206,9 +207,15 @@ static void conv(const rl_cpu_conv *a)
 
 /* ---- delta rule ------------------------------------------------------------------------------ */
 
+/* Where vector i of `vectors` neighbouring ones lies in row n of S. */
+INLINE size_t delta_at(uint32_t d, uint32_t n, int i)
+{
+    return ((size_t)(i / VECTORS) * d + n) * RL_CPU_LANES + (size_t)(i % VECTORS) * L;
+}
+
 /* `vectors` vectors of neighbouring columns for all tokens. With p = S^T k and o = S^T q of the
  * state before the decay, one token is
- *     e = beta (v - decay p);  S = decay S + k e^T;  result = decay o + (k . q) e
+ *     e = beta (v - decay p);  result = decay o + (k . q) e;  S = decay S + k e^T
  * so the pass that writes the state of one token also gathers p and o of the next: one pass over
  * the columns per token, and they stay in the first cache. */
 INLINE void delta_columns(const rl_cpu_delta *a, uint32_t column, const int vectors)
@@ -217,55 +224,40 @@ INLINE void delta_columns(const rl_cpu_delta *a, uint32_t column, const int vect
     const size_t offset = (size_t)column * d; /* whole blocks of 16 columns lie before */
     const float *in = a->state_in + offset;
     float *state = a->state_out + offset;
-    vf p[8], o[8], e[8];
+    vf e[4];
     for (int i = 0; i < vectors; i++)
-        p[i] = o[i] = (vf){ 0 };
-    const float *k = a->k, *q = a->q;
-    for (uint32_t n = 0; n < d; n++) {
-#pragma GCC unroll 8
-        for (int i = 0; i < vectors; i++) {
-            const vf s = load(in + (size_t)(i / VECTORS) * d * RL_CPU_LANES + n * RL_CPU_LANES +
-                              i % VECTORS * L);
-            p[i] += s * k[n];
-            o[i] += s * q[n];
-        }
-    }
+        e[i] = load(a->owed_e + column + i * L);
+    const float *k_before = a->owed_k;
+    float decay_before = a->owed_decay;
     for (uint32_t t = 0; t < a->n; t++) {
+        const float *k = a->k + (size_t)t * a->k_stride, *q = a->q + (size_t)t * a->q_stride;
+        const vf by = splat(decay_before);
+        vf p[4], o[4];
+        for (int i = 0; i < vectors; i++)
+            p[i] = o[i] = (vf){ 0 };
+        for (uint32_t n = 0; n < d; n++) {
+            const vf k_owed = splat(k_before[n]), k_now = splat(k[n]), q_now = splat(q[n]);
+#pragma GCC unroll 4
+            for (int i = 0; i < vectors; i++) {
+                const vf s = FMA(e[i], k_owed, load(in + delta_at(d, n, i)) * by);
+                store(state + delta_at(d, n, i), s);
+                p[i] = FMA(s, k_now, p[i]);
+                o[i] = FMA(s, q_now, o[i]);
+            }
+        }
         const float decay = a->decay[t], beta = a->beta[t], kq = a->kq[t];
         const float *v = a->v + (size_t)t * a->v_stride + column;
         float *out = a->out + (size_t)t * padded + column;
         for (int i = 0; i < vectors; i++) {
             e[i] = (load(v + i * L) - p[i] * decay) * beta;
             store(out + i * L, o[i] * decay + e[i] * kq);
-            p[i] = o[i] = (vf){ 0 };
         }
-        if (t + 1 < a->n) {
-            const float *k_next = k + a->k_stride, *q_next = q + a->q_stride;
-            for (uint32_t n = 0; n < d; n++) {
-#pragma GCC unroll 8
-                for (int i = 0; i < vectors; i++) {
-                    const size_t at = (size_t)(i / VECTORS) * d * RL_CPU_LANES + n * RL_CPU_LANES +
-                                      i % VECTORS * L;
-                    const vf s = load(in + at) * decay + e[i] * k[n];
-                    store(state + at, s);
-                    p[i] += s * k_next[n];
-                    o[i] += s * q_next[n];
-                }
-            }
-            k = k_next;
-            q = q_next;
-        } else {
-            for (uint32_t n = 0; n < d; n++) {
-#pragma GCC unroll 8
-                for (int i = 0; i < vectors; i++) {
-                    const size_t at = (size_t)(i / VECTORS) * d * RL_CPU_LANES + n * RL_CPU_LANES +
-                                      i % VECTORS * L;
-                    store(state + at, load(in + at) * decay + e[i] * k[n]);
-                }
-            }
-        }
+        k_before = k;
+        decay_before = decay;
         in = state;
     }
+    for (int i = 0; i < vectors; i++)
+        store(a->last_e + column + i * L, e[i]);
 }
 
 static void delta(const rl_cpu_delta *a)
@@ -280,6 +272,19 @@ static void delta(const rl_cpu_delta *a)
 #endif
     for (; column < padded; column += RL_CPU_LANES)
         delta_columns(a, column, VECTORS);
+}
+
+static void settle(const rl_cpu_owed *a)
+{
+    for (uint32_t column = 0; column < rl_cpu_pad(a->d); column += L) {
+        float *block = a->state + (size_t)(column / RL_CPU_LANES) * a->d * RL_CPU_LANES +
+                       column % RL_CPU_LANES;
+        const vf e = load(a->e + column), by = splat(a->decay);
+        for (uint32_t n = 0; n < a->d; n++) {
+            float *s = block + (size_t)n * RL_CPU_LANES;
+            store(s, FMA(e, splat(a->k[n]), load(s) * by));
+        }
+    }
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */
@@ -457,5 +462,6 @@ const rl_cpu_stages TABLE = {
     .gated_norm = gated_norm,
     .conv = conv,
     .delta = delta,
+    .settle = settle,
     .attn = attn,
 };

@@ -1,8 +1,12 @@
-/* cpu_state.c - one session's memory: two copies of the recurrent part, keys and values.
+/* cpu_state.c - one session's memory: the recurrent part, keys and values.
  *
- * A batch reads the current copy and writes the other; commit only says which one is current, so
- * forgetting a batch is free. Keys and values are written at their positions; what lies behind the
- * session's end is never read.
+ * A batch leaves everything that a forgotten batch needs: the convolution's columns have two copies,
+ * one is read and the other written. A delta matrix S has two copies for batches of several tokens.
+ * A single token needs no second copy: it is S and what the last token still owes it (rl_cpu_delta);
+ * the next token pays that in place, which does not change the value of the state, and leaves its
+ * own debt in the other copy of `owed`. So S moves through the caches once per token, and commit
+ * only says which copies count. Keys and values are written at their positions; what lies behind
+ * the session's end is never read.
  *
  * Inside, a delta matrix is kept in blocks of 16 columns, and keys in blocks of 16 positions, so that
  * the kernels walk memory in order. The exchange form (backend.h) knows nothing of that. */
@@ -17,8 +21,8 @@
 enum { TYPE_F32 = 0, TYPE_F16 = 1 };
 
 typedef struct sizes {
-    size_t conv, delta;  /* floats of one copy       */
-    size_t keys, values; /* bytes of a layer's cache */
+    size_t conv, delta, owed; /* floats of one copy  */
+    size_t keys, values;      /* bytes of a layer's cache */
 } sizes;
 
 static size_t value_bytes(uint32_t type)
@@ -32,6 +36,7 @@ static sizes layer_sizes(const rl_shape *s, const rl_state *state)
     return (sizes){
         .conv = rl_align_up((size_t)(s->conv_taps - 1) * rl_shape_conv_channels(s), 16),
         .delta = (size_t)s->n_value_head * rl_cpu_pad(s->delta_dim) * s->delta_dim,
+        .owed = (size_t)s->n_value_head * rl_cpu_owed_width(s->delta_dim),
         .keys = s->n_head_kv * ctx * d * value_bytes(state->params.key_type),
         .values =
             s->n_head_kv * ctx * rl_cpu_pad(s->head_dim) * value_bytes(state->params.value_type),
@@ -70,6 +75,8 @@ rl_status rl_cpu_state_create(rl_backend *be, rl_state **out, const rl_state_par
                     at += rl_align_up(size.delta * sizeof(float), 64);
                     if (pass) l->conv[copy] = (float *)(void *)(base + at);
                     at += rl_align_up(size.conv * sizeof(float), 64);
+                    if (pass) l->owed[copy] = (float *)(void *)(base + at);
+                    at += rl_align_up(size.owed * sizeof(float), 64);
                 }
             } else {
                 if (pass) l->keys = base + at;
@@ -108,17 +115,42 @@ rl_status rl_cpu_state_reset(rl_backend *be, rl_state *state, rl_error *err)
         rl_cpu_state_layer *l = &state->layers[i];
         if (!cpu->net->layers[i].recurrent) continue; /* positions from 0 on will be written anew */
         memset(l->conv[state->current], 0, size.conv * sizeof(float));
-        memset(l->delta[state->current], 0, size.delta * sizeof(float));
+        memset(l->delta[state->current_delta], 0, size.delta * sizeof(float));
+        l->owes = false;
     }
-    state->written = false;
+    state->written = 0;
     return RL_OK;
 }
 
 void rl_cpu_state_commit(rl_backend *be, rl_state *state)
 {
-    (void)be;
-    if (state->written) state->current ^= 1;
-    state->written = false;
+    const rl_cpu *cpu = rl_cpu_of(be);
+    if (!state->written) return;
+    state->current ^= 1;
+    if (state->written > 1) state->current_delta ^= 1;
+    for (uint32_t i = 0; i < cpu->shape.n_layer; i++)
+        state->layers[i].owes = cpu->net->layers[i].recurrent;
+    state->written = 0;
+}
+
+/* Pays what the last token owes to S. */
+static void settle(rl_cpu *cpu, const rl_state *state, rl_cpu_state_layer *l)
+{
+    const rl_shape *s = &cpu->shape;
+    const uint32_t padded = rl_cpu_pad(s->delta_dim);
+    if (!l->owes) return;
+    for (uint32_t head = 0; head < s->n_value_head; head++) {
+        const float *owed =
+            l->owed[state->current] + (size_t)head * rl_cpu_owed_width(s->delta_dim);
+        cpu->stages->settle(&(rl_cpu_owed){
+            .d = s->delta_dim,
+            .state = l->delta[state->current_delta] + (size_t)head * padded * s->delta_dim,
+            .decay = owed[2 * padded],
+            .k = owed,
+            .e = owed + padded,
+        });
+    }
+    l->owes = false;
 }
 
 /* ---- exchange form ---------------------------------------------------------------------------- */
@@ -170,7 +202,7 @@ static uint64_t move_part(rl_cpu *cpu, const rl_state *state, uint32_t layer, rl
 {
     const rl_shape *s = &cpu->shape;
     RL_ASSERT(layer < s->n_layer);
-    const rl_cpu_state_layer *l = &state->layers[layer];
+    rl_cpu_state_layer *l = &state->layers[layer];
     const bool recurrent = part == RL_STATE_CONV || part == RL_STATE_DELTA;
     RL_ASSERT(cpu->net->layers[layer].recurrent == recurrent);
     if (part == RL_STATE_CONV) {
@@ -180,7 +212,8 @@ static uint64_t move_part(rl_cpu *cpu, const rl_state *state, uint32_t layer, rl
         return size;
     }
     if (part == RL_STATE_DELTA) {
-        move_delta(s, l->delta[state->current], bytes, in);
+        settle(cpu, state, l);
+        move_delta(s, l->delta[state->current_delta], bytes, in);
         return (uint64_t)s->n_value_head * s->delta_dim * s->delta_dim * sizeof(float);
     }
     RL_ASSERT(n_tokens <= state->params.n_ctx);
