@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/chat.h"
 #include "text/utf8_stream.h"
 
 rl_status rl_tokenize(const rl_model *model, const char *text, size_t bytes, bool parse_special,
@@ -112,11 +113,37 @@ const char *rl_text_stream_flush(rl_text_stream *s, size_t *bytes)
 
 /* ---- chat ------------------------------------------------------------------------------------ */
 
+/* The text of a token as a terminated copy; NULL when the file names no such token. */
+static char *special_text(const rl_model *model, rl_special_name name)
+{
+    uint32_t id;
+    size_t bytes;
+    if (!model || !rl_tokenizer_special(model->tokenizer, name, &id)) return NULL;
+    const char *data = rl_tokenizer_bytes(model->tokenizer, id, &bytes);
+    return strndup(data, bytes);
+}
+
 rl_status rl_render_chat(const rl_model *model, const char *template_text, const char *json,
                          size_t json_bytes, char **text, size_t *bytes, rl_error *err)
 {
-    (void)model, (void)template_text, (void)json, (void)json_bytes;
     *text = NULL;
     *bytes = 0;
-    return rl_fail(err, RL_UNSUPPORTED, "this build cannot render chat templates yet");
+    const char *source = template_text;
+    size_t source_bytes = template_text ? strlen(template_text) : 0;
+    if (!source && model) {
+        source = model->chat_template;
+        source_bytes = model->chat_template_bytes;
+    }
+    if (!source)
+        return rl_fail(err, RL_FORMAT, "%s carries no chat template",
+                       model ? rl_gguf_path(rl_model_file(model)) : "the model");
+    char *bos = special_text(model, RL_SPECIAL_BOS), *eos = special_text(model, RL_SPECIAL_EOS);
+    rl_chat_params params = { .bos_token = bos, .eos_token = eos };
+    rl_jinja *jinja = NULL;
+    rl_status status = rl_jinja_parse(&jinja, source, source_bytes, "chat template", err);
+    if (!status) status = rl_chat_render(jinja, json, json_bytes, &params, text, bytes, err);
+    rl_jinja_destroy(jinja);
+    free(bos);
+    free(eos);
+    return status;
 }
