@@ -25,7 +25,7 @@ GRIDS = [  # text file, C type, C name, digits, what the cpu kernels want of a b
     ("iq2s_grid", "uint64_t", "rl_cpu_grid_iq2s", 16, lambda v: v + 43),
     ("iq3xxs_grid", "uint32_t", "rl_cpu_grid_iq3xxs", 8, lambda v: v + 62),
     ("iq3s_grid", "uint32_t", "rl_cpu_grid_iq3s", 8, lambda v: v + 15),
-    ("iq1s_grid", "uint64_t", "rl_cpu_grid_iq1s", 16, lambda v: 8 * ((v + 1) & 255) + 2),
+    ("iq1s_grid", "uint64_t", "rl_cpu_grid_iq1s", 16, lambda v: 8 * ((v + 1) & 255)),
 ]
 
 

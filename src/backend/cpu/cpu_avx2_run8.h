@@ -41,10 +41,10 @@ INLINE __m256i four_times(__m256i x)
     return _mm256_shuffle_epi8(x, at);
 }
 
-/* m of the fold types: -offset times the scales of both halves, in 16-bit lanes 4b and 4b + 1. */
+/* m of the fold types: -offset times the scales. */
 INLINE __m256i fold(__m256i s0, __m256i s1, int offset)
 {
-    __m256i both = _mm256_blend_epi16(s0, s1, 0x22);
+    __m256i both = _mm256_blend_epi16(s0, s1, 0xcc);
     return _mm256_mullo_epi16(both, _mm256_set1_epi16((short)-offset));
 }
 
@@ -123,12 +123,13 @@ INLINE __m256 add_half(__m256 acc, const half_run *u, float d, float dmin, const
 
 /* ---- loaders: 1 bit -------------------------------------------------------------------------- */
 
-/* Takes 2 from the entries of groups whose shift is -1/8: bit `at` of their lane. */
-INLINE __m256i shifted(__m256i t, __m256i lanes, int at)
+/* m of the 1-bit types: -9 or -7 times the scales; `negative`: 16-bit lanes of groups whose shift is
+ * -1/8. */
+INLINE __m256i shift_and_fold(__m256i s0, __m256i s1, __m256i negative)
 {
-    const __m256i first = _mm256_set_epi64x(0x0808080808080808, 0, 0x0808080808080808, 0);
-    __m256i two = _mm256_and_si256(_mm256_srli_epi64(lanes, at - 1), _mm256_set1_epi64x(2));
-    return _mm256_sub_epi8(t, _mm256_shuffle_epi8(two, first));
+    __m256i both = _mm256_blend_epi16(s0, s1, 0xcc);
+    __m256i by = _mm256_add_epi16(negative, negative);
+    return _mm256_mullo_epi16(both, _mm256_sub_epi16(by, _mm256_set1_epi16(7)));
 }
 
 INLINE half_run load_iq1_s(const rl_block_iq1_s *x, int H)
@@ -145,10 +146,10 @@ INLINE half_run load_iq1_s(const rl_block_iq1_s *x, int H)
         V_UNROLL
         for (int b = 0; b < 4; b++)
             i[b] = low[4 * b + k] | (top[b] << 8 >> (3 * k) & 0x700);
-        u.w[k] = shifted(entries8(rl_cpu_grid_iq1s, i[0], i[1], i[2], i[3]), high, 15);
+        u.w[k] = entries8(rl_cpu_grid_iq1s, i[0], i[1], i[2], i[3]);
     }
     u.s[0] = u.s[1] = odd_scales(_mm256_srli_epi64(high, 11), 14);
-    u.m = fold(u.s[0], u.s[1], 9);
+    u.m = shift_and_fold(u.s[0], u.s[1], _mm256_srai_epi16(four_times(high), 15));
     return u;
 }
 
@@ -160,25 +161,23 @@ INLINE float d_iq1_s(const rl_block_iq1_s *x)
 INLINE half_run load_iq1_m(const rl_block_iq1_m *x, int H)
 {
     half_run u;
-    __m256i high = lanes2(x->qh + 8 * H);
     /* indices of all 16 groups: low byte, and three bits of a nibble above it */
     uint16_t index[16];
     __m128i nibbles = _mm_loadl_epi64((const void *)(x->qh + 8 * H));
     __m256i top = _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(nibbles, nibbles));
     top = _mm256_mullo_epi16(top, _mm256_set1_epi32(0x00100100)); /* times 256, times 16 */
-    top = _mm256_and_si256(top, _mm256_set1_epi16(0x700));
     __m256i low = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)(x->qs + 16 * H)));
-    _mm256_storeu_si256((void *)index, _mm256_or_si256(low, top));
+    low = _mm256_or_si256(low, _mm256_and_si256(top, _mm256_set1_epi16(0x700)));
+    _mm256_storeu_si256((void *)index, low);
     V_UNROLL
     for (int k = 0; k < 4; k++)
-        u.w[k] =
-            shifted(entries8(rl_cpu_grid_iq1s, index[k], index[4 + k], index[8 + k], index[12 + k]),
-                    high, 4 * k + 3);
+        u.w[k] = entries8(rl_cpu_grid_iq1s, index[k], index[4 + k], index[8 + k], index[12 + k]);
     /* 3-bit code p = 2b + h at bit 16 (b / 2) + 3 (2 (b % 2) + h), to bits 1 .. 3 */
     __m256i words = _mm256_set1_epi64x((long long)((uint64_t)rl_load_u32(x->scales[2 * H]) << 1));
     u.s[0] = odd_scales(_mm256_srlv_epi64(words, _mm256_setr_epi64x(0, 6, 16, 22)), 14);
     u.s[1] = odd_scales(_mm256_srlv_epi64(words, _mm256_setr_epi64x(3, 9, 19, 25)), 14);
-    u.m = fold(u.s[0], u.s[1], 9);
+    /* the shift's sign is the bit above the three, now bit 11 */
+    u.m = shift_and_fold(u.s[0], u.s[1], _mm256_srai_epi16(_mm256_slli_epi16(top, 4), 15));
     return u;
 }
 
@@ -342,9 +341,11 @@ INLINE half_run load_q2_k(const rl_block_q2_k *x, int H)
     __m256i bytes = lanes2(x->scales + 8 * H);
     u.s[0] = _mm256_and_si256(four_times(bytes), _mm256_set1_epi16(15));
     u.s[1] = _mm256_and_si256(four_times(_mm256_srli_epi64(bytes, 8)), _mm256_set1_epi16(15));
+    const __m256i twice =
+        _mm256_set_epi64x((long long)0x8009800980088008, (long long)0x8001800180008000,
+                          (long long)0x8009800980088008, (long long)0x8001800180008000);
     __m256i mins = _mm256_and_si256(_mm256_srli_epi64(bytes, 4), _mm256_set1_epi64x(0x0f0f));
-    u.m = _mm256_and_si256(_mm256_or_si256(mins, _mm256_slli_epi64(mins, 8)),
-                           _mm256_set1_epi64x(0x000f000f));
+    u.m = _mm256_shuffle_epi8(mins, twice);
     return u;
 }
 
@@ -570,3 +571,7 @@ static void tile_min(const rl_cpu_tile *tile)
 {
     run8_tile(tile, true);
 }
+
+/* Equal scales make no difference here. */
+#define tile_fold1 tile_fold
+#define tile_min1  tile_min

@@ -7,7 +7,8 @@
 
 typedef struct run {
     __m512i w[4], s[2], m;
-    float d, dmin;
+    /* where both halves of a block share a scale: it in 32-bit lanes, and m before scaling */
+    __m512i scale, unscaled;
 } run;
 
 /* ---- small pieces ---------------------------------------------------------------------------- */
@@ -47,11 +48,48 @@ INLINE __m512i four_times(__m512i x)
     return _mm512_shuffle_epi8(x, at);
 }
 
-/* m of the fold types: -offset times the scales of both halves, in 16-bit lanes 4b and 4b + 1. */
+/* The low, or high, 32 bits of every 64-bit lane, twice. */
+INLINE __m512i low_twice(__m512i x)
+{
+    return _mm512_shuffle_epi32(x, _MM_PERM_CCAA);
+}
+
+INLINE __m512i high_twice(__m512i x)
+{
+    return _mm512_shuffle_epi32(x, _MM_PERM_DDBB);
+}
+
+/* Odd scales 2 c + 1 from 32-bit lanes that hold 2 c under `mask`. */
+INLINE __m512i odd_scales(__m512i x, int mask)
+{
+    return and_or(x, _mm512_set1_epi32(mask), _mm512_set1_epi32(1));
+}
+
+/* One scale per block: in 32-bit lanes as it is, in 16-bit lanes four times. */
+INLINE void one_scale(run *u, __m512i scale)
+{
+    u->scale = scale;
+    u->s[0] = u->s[1] = _mm512_or_si512(scale, _mm512_slli_epi32(scale, 16));
+}
+
+/* Byte k of every 64-bit lane, alone. */
+INLINE __m512i byte_of(__m512i x, int k)
+{
+    const __m512i at = _mm512_broadcast_i32x4(
+        _mm_set_epi64x((long long)0x8080808080808008, (long long)0x8080808080808000));
+    return _mm512_shuffle_epi8(x, _mm512_add_epi8(at, _mm512_set1_epi64(k)));
+}
+
+/* Scales of both halves where m wants them: groups 0 and 1, groups 2 and 3 of every block. */
+INLINE __m512i by_halves(__m512i s0, __m512i s1)
+{
+    return _mm512_mask_blend_epi16(0xcccccccc, s0, s1);
+}
+
+/* m of the fold types: -offset times the scales. */
 INLINE __m512i fold(__m512i s0, __m512i s1, int offset)
 {
-    __m512i both = _mm512_mask_blend_epi16(0x22222222, s0, s1);
-    return _mm512_mullo_epi16(both, _mm512_set1_epi16((short)-offset));
+    return _mm512_mullo_epi16(by_halves(s0, s1), _mm512_set1_epi16((short)-offset));
 }
 
 /* Eight 64-bit, sixteen 32-bit table entries by index. */
@@ -71,7 +109,8 @@ INLINE __m512i with_signs(__m512i t, __mmask64 negative, int offset)
     return _mm512_mask_sub_epi8(t, negative, _mm512_set1_epi8((char)(2 * offset)), t);
 }
 
-/* Sign masks. `bytes` holds per 64-bit lane four sign bytes, those of k = 0 .. 3. */
+/* The sign mask of group k of all blocks; `bytes` holds the four sign bytes of a block per 64-bit
+ * lane. */
 INLINE __mmask64 sign_mask(__m512i bytes, int k)
 {
 #if RL_AVX512_VNNI
@@ -79,37 +118,51 @@ INLINE __mmask64 sign_mask(__m512i bytes, int k)
     return _mm512_bitshuffle_epi64_mask(bytes,
                                         _mm512_add_epi8(first, _mm512_set1_epi8((char)(8 * k))));
 #else
-    __m512i spread = _mm512_shuffle_epi8(
-        bytes, _mm512_add_epi8(_mm512_set_epi64(0x0808080808080808, 0, 0x0808080808080808, 0,
-                                                0x0808080808080808, 0, 0x0808080808080808, 0),
-                               _mm512_set1_epi8((char)k)));
+    const __m512i first = _mm512_broadcast_i32x4(_mm_set_epi64x(0x0808080808080808, 0));
+    __m512i spread = _mm512_shuffle_epi8(bytes, _mm512_add_epi8(first, _mm512_set1_epi8((char)k)));
     return _mm512_test_epi8_mask(spread, _mm512_set1_epi64((long long)0x8040201008040201));
 #endif
 }
 
-/* Four 7-bit sign indices at bits `at` + 7 k of every lane, to four sign bytes: the eighth sign
- * makes the number of minus signs even. */
-INLINE __m512i sign_bytes(__m512i lanes, int at)
+#if !RL_AVX512_VNNI
+/* Seven sign bits in each byte; the eighth makes the number of minus signs even. */
+INLINE __m512i with_parity(__m512i seven)
 {
-    __m512i f;
+    const __m512i parity = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(0, -128, -128, 0, -128, 0, 0, -128, -128, 0, 0, -128, 0, -128, -128, 0));
+    __m512i y = _mm512_xor_si512(seven, _mm512_srli_epi64(seven, 4));
+    y = _mm512_and_si512(y, _mm512_set1_epi8(0x0f));
+    return _mm512_or_si512(seven, _mm512_shuffle_epi8(parity, y));
+}
+#endif
+
+/* Four 7-bit sign indices at bits `at` + 7 k of every lane, prepared for sign_mask7(): with VNNI byte
+ * k holds seven signs and byte 4 + k their parity, otherwise byte k holds all eight. */
+INLINE __m512i signs7(__m512i lanes, int at)
+{
 #if RL_AVX512_VNNI
     const __m512i windows =
         _mm512_add_epi8(_mm512_set1_epi64(0x150e0700150e0700), _mm512_set1_epi8((char)at));
-    f = _mm512_and_si512(_mm512_multishift_epi64_epi8(windows, lanes), _mm512_set1_epi8(0x7f));
-    __m512i parity = _mm512_slli_epi64(_mm512_popcnt_epi8(f), 7);
-    return and_or(parity, _mm512_set1_epi8((char)0x80), f);
+    __m512i f = _mm512_multishift_epi64_epi8(windows, lanes);
+    return _mm512_mask_popcnt_epi8(f, 0xf0f0f0f0f0f0f0f0,
+                                   _mm512_and_si512(f, _mm512_set1_epi8(0x7f)));
 #else
     __m512i x = _mm512_srli_epi64(lanes, (unsigned)at);
-    f = _mm512_and_si512(x, _mm512_set1_epi64(0x7f));
+    __m512i f = _mm512_and_si512(x, _mm512_set1_epi64(0x7f));
     f = and_or(_mm512_slli_epi64(x, 1), _mm512_set1_epi64(0x7f00), f);
     f = and_or(_mm512_slli_epi64(x, 2), _mm512_set1_epi64(0x7f0000), f);
-    f = and_or(_mm512_slli_epi64(x, 3), _mm512_set1_epi64(0x7f000000), f);
-    __m512i y = _mm512_xor_si512(f, _mm512_srli_epi64(f, 4)); /* bits 0..2: pairs 4 apart */
-    y = _mm512_and_si512(y, _mm512_set1_epi8(0x0f));
-    /* bit 3 has no partner inside its byte but came from bit 7, which is 0 */
-    const __m512i parity = _mm512_broadcast_i32x4(
-        _mm_setr_epi8(0, -128, -128, 0, -128, 0, 0, -128, -128, 0, 0, -128, 0, -128, -128, 0));
-    return _mm512_or_si512(f, _mm512_shuffle_epi8(parity, y));
+    return with_parity(and_or(_mm512_slli_epi64(x, 3), _mm512_set1_epi64(0x7f000000), f));
+#endif
+}
+
+INLINE __mmask64 sign_mask7(__m512i signs, int k)
+{
+#if RL_AVX512_VNNI
+    const __m512i first = _mm512_set1_epi64(0x2006050403020100);
+    return _mm512_bitshuffle_epi64_mask(signs,
+                                        _mm512_add_epi8(first, _mm512_set1_epi8((char)(8 * k))));
+#else
+    return sign_mask(signs, k);
 #endif
 }
 
@@ -125,77 +178,121 @@ INLINE __m512i add_products16(__m512i sum, __m512i a, __m512i b)
 #endif
 }
 
-/* acc plus one run of one token. The order of the float operations is the contract of this table. */
-INLINE __m512 add_run(__m512 acc, const run *u, const rl_act_run8 *a, bool has_min)
+/* The float part: acc plus the integer sums of one run. The order is the contract of this table; the
+ * integers before it are exact, so there the kernels may take any way. */
+INLINE __m512 add_sums(__m512 acc, __m512i sum, __m512i shift, __m512 d, __m512 dmin,
+                       const rl_act_run8 *a, bool has_min)
 {
-    __m512i sum = _mm512_setzero_si512(), shift = _mm512_setzero_si512();
-    for (int k = 0; k < 4; k++) {
-        __m512i pairs = _mm512_maddubs_epi16(u->w[k], load64(a->q + 64 * k));
-        sum = add_products16(sum, pairs, u->s[k / 2]);
-    }
-    __m512 d = _mm512_loadu_ps(a->d);
+    __m512 scale = _mm512_loadu_ps(a->d);
+    acc = _mm512_fmadd_ps(d, _mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale), acc);
+    if (has_min) acc = _mm512_fnmadd_ps(dmin, _mm512_mul_ps(_mm512_cvtepi32_ps(shift), scale), acc);
+    return acc;
+}
+
+/* acc plus one run of one token, from the fields that are stored, too. `same` says that both halves
+ * of a block have the same scale. */
+INLINE __m512 add_run(__m512 acc, const run *u, __m512 d, __m512 dmin, const rl_act_run8 *a,
+                      bool has_min, bool same)
+{
+    __m512i sum = _mm512_setzero_si512(), shift = sum;
+#if RL_AVX512_VNNI
+    if (same) {
+        for (int k = 0; k < 4; k++)
+            sum = _mm512_dpbusd_epi32(sum, u->w[k], load64(a->q + 64 * k));
+        sum = _mm512_mullo_epi32(sum, _mm512_srli_epi32(u->s[0], 16));
+    } else
+#endif
+        for (int k = 0; k < 4; k++) {
+            __m512i pairs = _mm512_maddubs_epi16(u->w[k], load64(a->q + 64 * k));
+            sum = add_products16(sum, pairs, u->s[same ? 0 : k / 2]);
+        }
     if (has_min)
         shift = add_products16(shift, u->m, load64(a->sums));
     else
         sum = add_products16(sum, u->m, load64(a->sums));
-    acc = _mm512_fmadd_ps(_mm512_set1_ps(u->d), _mm512_mul_ps(_mm512_cvtepi32_ps(sum), d), acc);
-    if (has_min)
-        acc = _mm512_fnmadd_ps(_mm512_set1_ps(u->dmin), _mm512_mul_ps(_mm512_cvtepi32_ps(shift), d),
-                               acc);
-    return acc;
+    return add_sums(acc, sum, shift, d, dmin, a, has_min);
+}
+
+/* The same for a run that was just loaded. */
+INLINE __m512 add_loaded(__m512 acc, const run *u, __m512 d, __m512 dmin, const rl_act_run8 *a,
+                         bool has_min, bool same)
+{
+#if RL_AVX512_VNNI
+    if (same) {
+        __m512i sum = _mm512_setzero_si512(), shift = sum;
+        for (int k = 0; k < 4; k++)
+            sum = _mm512_dpbusd_epi32(sum, u->w[k], load64(a->q + 64 * k));
+        if (has_min)
+            shift = _mm512_dpwssd_epi32(shift, u->m, load64(a->sums));
+        else
+            sum = _mm512_dpwssd_epi32(sum, u->unscaled, load64(a->sums));
+        sum = _mm512_mullo_epi32(sum, u->scale);
+        return add_sums(acc, sum, shift, d, dmin, a, has_min);
+    }
+#endif
+    return add_run(acc, u, d, dmin, a, has_min, same);
 }
 
 /* ---- loaders: 1 bit -------------------------------------------------------------------------- */
 
+/* Indices of group k: byte k, and three bits above it from bit 32 + `at` of the lanes. */
+INLINE __m512i index_1bit(__m512i lanes, int k, int at)
+{
+#if RL_AVX512_VNNI
+    __m512i windows = _mm512_set1_epi64((32 + at) << 8 | 8 * k);
+    return _mm512_and_si512(_mm512_multishift_epi64_epi8(windows, lanes), _mm512_set1_epi64(0x7ff));
+#else
+    return and_or(_mm512_srli_epi64(lanes, 24 + (unsigned)at), _mm512_set1_epi64(0x700),
+                  byte_of(lanes, k));
+#endif
+}
+
+/* m of the 1-bit types: -9 times the scales of groups whose shift is -1/8, -7 times the others. */
+INLINE __m512i shift_and_fold(__mmask32 negative)
+{
+    return _mm512_mask_blend_epi16(negative, _mm512_set1_epi16(-7), _mm512_set1_epi16(-9));
+}
+
 INLINE run load_iq1_s(const rl_block_iq1_s *x)
 {
     run u;
-    const __m512i low8 = _mm512_set1_epi64(0xff), high3 = _mm512_set1_epi64(0x700);
-    __m512i low = lanes4(x->qs), high = lanes2(x->qh);
+    __m512i high = lanes2(x->qh);
+    __m512i lanes = _mm512_or_si512(lanes4(x->qs), _mm512_slli_epi64(high, 32));
+    for (int k = 0; k < 4; k++)
+        u.w[k] = fetch8(rl_cpu_grid_iq1s, index_1bit(lanes, k, 3 * k));
+    one_scale(&u, odd_scales(low_twice(_mm512_srli_epi64(high, 11)), 14));
     __mmask8 negative = _mm512_test_epi64_mask(high, _mm512_set1_epi64(0x8000));
-    __m512i top[4] = { _mm512_slli_epi64(high, 8), _mm512_slli_epi64(high, 5),
-                       _mm512_slli_epi64(high, 2), _mm512_srli_epi64(high, 1) };
-    for (int k = 0; k < 4; k++) {
-        __m512i index = _mm512_and_si512(_mm512_srli_epi64(low, 8 * (unsigned)k), low8);
-        index = and_or(top[k], high3, index);
-        __m512i t = fetch8(rl_cpu_grid_iq1s, index);
-        u.w[k] = _mm512_mask_sub_epi64(t, negative, t, _mm512_set1_epi8(2));
-    }
-    __m512i s = and_or(_mm512_srli_epi64(high, 11), _mm512_set1_epi64(14), _mm512_set1_epi64(1));
-    u.s[0] = u.s[1] = four_times(s);
-    u.m = fold(u.s[0], u.s[1], 9);
-    u.d = half(x->d) * 0.125f;
-    u.dmin = 0;
+    u.unscaled = _mm512_mask_blend_epi64(negative, _mm512_set1_epi16(-7), _mm512_set1_epi16(-9));
+    u.m = _mm512_mullo_epi16(u.s[0], u.unscaled);
     return u;
 }
 
 INLINE run load_iq1_m(const rl_block_iq1_m *x)
 {
     run u;
-    const __m512i low8 = _mm512_set1_epi64(0xff), high3 = _mm512_set1_epi64(0x700);
-    __m512i low = lanes4(x->qs), high = lanes2(x->qh);
-    __m512i top[4] = { _mm512_slli_epi64(high, 8), _mm512_slli_epi64(high, 4), high,
-                       _mm512_srli_epi64(high, 4) };
-    for (int k = 0; k < 4; k++) {
-        __m512i index = _mm512_and_si512(_mm512_srli_epi64(low, 8 * (unsigned)k), low8);
-        index = and_or(top[k], high3, index);
-        __mmask8 negative = _mm512_test_epi64_mask(top[k], _mm512_set1_epi64(0x800));
-        __m512i t = fetch8(rl_cpu_grid_iq1s, index);
-        u.w[k] = _mm512_mask_sub_epi64(t, negative, t, _mm512_set1_epi8(2));
-    }
-    /* 3-bit code p = 2b + h at bit 16 (b / 2) + 3 (2 (b % 2) + h); rotate it to bits 1 .. 3 */
-    uint64_t word = rl_load_u64(x->scales);
-    __m512i words = _mm512_set1_epi64((long long)word);
+    __m512i lanes = _mm512_or_si512(lanes4(x->qs), _mm512_slli_epi64(lanes2(x->qh), 32));
+    for (int k = 0; k < 4; k++)
+        u.w[k] = fetch8(rl_cpu_grid_iq1s, index_1bit(lanes, k, 4 * k));
+    /* 3-bit code p = 2b + h at bit 16 (b / 2) + 3 (2 (b % 2) + h) of the scale words */
+    __m512i words = _mm512_set1_epi64((long long)rl_load_u64(x->scales));
+    const __m512i bit = _mm512_setr_epi64(-1, 5, 15, 21, 31, 37, 47, 53); /* h = 0, less 1 */
     for (int h = 0; h < 2; h++) {
-        __m512i by = h ? _mm512_setr_epi64(2, 8, 18, 24, 34, 40, 50, 56)
-                       : _mm512_setr_epi64(-1, 5, 15, 21, 31, 37, 47, 53);
-        __m512i s =
-            and_or(_mm512_rorv_epi64(words, by), _mm512_set1_epi64(14), _mm512_set1_epi64(1));
-        u.s[h] = four_times(s);
+#if RL_AVX512_VNNI
+        const __m512i at = _mm512_add_epi64(bit, _mm512_set1_epi64(3 * h));
+        __m512i windows =
+            _mm512_shuffle_epi8(at, _mm512_broadcast_i32x4(_mm_set_epi64x(0x0808080808080808, 0)));
+        __m512i s = _mm512_multishift_epi64_epi8(windows, words);
+        u.s[h] = and_or(s, _mm512_set1_epi16(14), _mm512_set1_epi16(1));
+#else
+        __m512i s = _mm512_rorv_epi64(words, _mm512_add_epi64(bit, _mm512_set1_epi64(3 * h)));
+        u.s[h] = four_times(and_or(s, _mm512_set1_epi64(14), _mm512_set1_epi64(1)));
+#endif
     }
-    u.m = fold(u.s[0], u.s[1], 9);
-    u.d = _cvtsh_ss((unsigned short)_pext_u64(word, 0xf000f000f000f000)) * 0.125f;
-    u.dmin = 0;
+    /* the fourth bit of every nibble, in the order of the groups */
+    const uint64_t fourth = 0x8888888888888888;
+    uint64_t negative =
+        _pext_u64(rl_load_u64(x->qh), fourth) | _pext_u64(rl_load_u64(x->qh + 8), fourth) << 16;
+    u.m = _mm512_mullo_epi16(by_halves(u.s[0], u.s[1]), shift_and_fold((__mmask32)negative));
     return u;
 }
 
@@ -204,77 +301,76 @@ INLINE run load_iq1_m(const rl_block_iq1_m *x)
 INLINE run load_iq2_xxs(const rl_block_iq2_xxs *x)
 {
     run u;
-    const __m512i low8 = _mm512_set1_epi64(0xff);
-    __m512i groups = load64(x->groups), signs = sign_bytes(groups, 32);
-    for (int k = 0; k < 4; k++) {
-        __m512i index = _mm512_and_si512(_mm512_srli_epi64(groups, 8 * (unsigned)k), low8);
-        u.w[k] = with_signs(fetch8(rl_cpu_grid_iq2xxs, index), sign_mask(signs, k), 43);
-    }
-    __m512i s = and_or(_mm512_srli_epi64(groups, 59), _mm512_set1_epi64(30), _mm512_set1_epi64(1));
-    u.s[0] = u.s[1] = four_times(s);
+    __m512i groups = load64(x->groups), signs = signs7(groups, 32);
+    for (int k = 0; k < 4; k++)
+        u.w[k] =
+            with_signs(fetch8(rl_cpu_grid_iq2xxs, byte_of(groups, k)), sign_mask7(signs, k), 43);
+    one_scale(&u, odd_scales(_mm512_srli_epi32(high_twice(groups), 27), 30));
+    u.unscaled = _mm512_set1_epi16(-43);
     u.m = fold(u.s[0], u.s[1], 43);
-    u.d = half(x->d) * 0.125f;
-    u.dmin = 0;
     return u;
 }
 
 /* Scales 2 c + 1 from one byte per block: low nibble first half, high nibble second half. */
 INLINE void nibble_scales(run *u, const uint8_t scales[8])
 {
-    __m512i bytes = lanes1(scales);
-    const __m512i mask = _mm512_set1_epi64(30), one = _mm512_set1_epi64(1);
-    u->s[0] = four_times(and_or(_mm512_slli_epi64(bytes, 1), mask, one));
-    u->s[1] = four_times(and_or(_mm512_srli_epi64(bytes, 3), mask, one));
+    const __m512i at = _mm512_set_epi64(
+        (long long)0x8007800780078007, (long long)0x8006800680068006, (long long)0x8005800580058005,
+        (long long)0x8004800480048004, (long long)0x8003800380038003, (long long)0x8002800280028002,
+        (long long)0x8001800180018001, (long long)0x8000800080008000);
+    const __m512i mask = _mm512_set1_epi16(30), one = _mm512_set1_epi16(1);
+    __m512i bytes = _mm512_shuffle_epi8(_mm512_set1_epi64((long long)rl_load_u64(scales)), at);
+    u->s[0] = and_or(_mm512_slli_epi16(bytes, 1), mask, one);
+    u->s[1] = and_or(_mm512_srli_epi16(bytes, 3), mask, one);
     u->m = fold(u->s[0], u->s[1], 43);
 }
 
 INLINE run load_iq2_xs(const rl_block_iq2_xs *x)
 {
     run u;
-    __m512i codes = load64(x->qs);
+    __m512i codes = load64(x->qs), seven = _mm512_srli_epi16(codes, 9);
+    __m512i indices = _mm512_and_si512(codes, _mm512_set1_epi16(511));
+    const __m512i word = _mm512_broadcast_i32x4(
+        _mm_set_epi64x((long long)0x8080808080800908, (long long)0x8080808080800100));
 #if RL_AVX512_VNNI
-    /* bit 0 of every word becomes the eighth sign, above it stay the seven */
-    __m512i odd = _mm512_popcnt_epi16(_mm512_and_si512(codes, _mm512_set1_epi16((short)0xfe00)));
-    __m512i bits = _mm512_ternarylogic_epi64(_mm512_set1_epi16(1), odd, codes, 0xca);
+    /* the low byte of every word becomes the parity of the seven signs above it */
+    __m512i signs = _mm512_mask_popcnt_epi8(codes, 0x5555555555555555, seven);
     const __m512i first = _mm512_set1_epi64(0x000f0e0d0c0b0a09);
 #else
-    __m512i word = _mm512_srli_epi16(codes, 9); /* seven signs in the low byte of each word */
-    __m512i y = _mm512_and_si512(_mm512_xor_si512(word, _mm512_srli_epi16(word, 4)),
-                                 _mm512_set1_epi16(0x0f));
-    const __m512i parity = _mm512_broadcast_i32x4(
-        _mm_setr_epi8(0, -128, -128, 0, -128, 0, 0, -128, -128, 0, 0, -128, 0, -128, -128, 0));
-    word = _mm512_or_si512(word, _mm512_shuffle_epi8(parity, y));
+    __m512i signs = with_parity(seven);
 #endif
     for (int k = 0; k < 4; k++) {
-        __m512i index =
-            _mm512_and_si512(_mm512_srli_epi64(codes, 16 * (unsigned)k), _mm512_set1_epi64(511));
+        __m512i index = _mm512_shuffle_epi8(
+            indices, _mm512_add_epi8(word, _mm512_set1_epi16((short)(2 * k * 0x101))));
 #if RL_AVX512_VNNI
         __mmask64 negative = _mm512_bitshuffle_epi64_mask(
-            bits, _mm512_add_epi8(first, _mm512_set1_epi8((char)(16 * k))));
+            signs, _mm512_add_epi8(first, _mm512_set1_epi8((char)(16 * k))));
 #else
-        __mmask64 negative = sign_mask(word, 2 * k);
+        __mmask64 negative = sign_mask(signs, 2 * k);
 #endif
         u.w[k] = with_signs(fetch8(rl_cpu_grid_iq2xs, index), negative, 43);
     }
     nibble_scales(&u, x->scales);
-    u.d = half(x->d) * 0.125f;
-    u.dmin = 0;
     return u;
 }
 
 INLINE run load_iq2_s(const rl_block_iq2_s *x)
 {
     run u;
-    const __m512i low8 = _mm512_set1_epi64(0xff), high2 = _mm512_set1_epi64(0x300);
-    __m512i low = lanes4(x->qs), high = lanes1(x->qh), signs = lanes4(x->signs);
+    __m512i lanes = _mm512_or_si512(lanes4(x->qs), _mm512_slli_epi64(lanes1(x->qh), 32));
+    __m512i signs = lanes4(x->signs);
     for (int k = 0; k < 4; k++) {
-        __m512i index = _mm512_and_si512(_mm512_srli_epi64(low, 8 * (unsigned)k), low8);
-        index = and_or(_mm512_slli_epi64(high, 8 - 2 * (unsigned)k), high2, index);
+#if RL_AVX512_VNNI
+        __m512i windows = _mm512_set1_epi64((32 + 2 * k) << 8 | 8 * k);
+        __m512i index = _mm512_and_si512(_mm512_multishift_epi64_epi8(windows, lanes),
+                                         _mm512_set1_epi64(0x3ff));
+#else
+        __m512i index = and_or(_mm512_srli_epi64(lanes, 24 + 2 * (unsigned)k),
+                               _mm512_set1_epi64(0x300), byte_of(lanes, k));
+#endif
         u.w[k] = with_signs(fetch8(rl_cpu_grid_iq2s, index), sign_mask(signs, k), 43);
     }
     nibble_scales(&u, x->scales);
-    u.d = half(x->d) * 0.125f;
-    u.dmin = 0;
     return u;
 }
 
@@ -291,15 +387,13 @@ INLINE __m512i index_pairs(__m512i lanes, int k)
 INLINE run load_iq3_xxs(const rl_block_iq3_xxs *x)
 {
     run u;
-    __m512i codes = load64(x->qs), words = lanes4(x->gas), signs = sign_bytes(words, 0);
+    __m512i codes = load64(x->qs), words = lanes4(x->gas), signs = signs7(words, 0);
     for (int k = 0; k < 4; k++)
         u.w[k] =
-            with_signs(fetch4(rl_cpu_grid_iq3xxs, index_pairs(codes, k)), sign_mask(signs, k), 62);
-    __m512i s = and_or(_mm512_srli_epi64(words, 27), _mm512_set1_epi64(30), _mm512_set1_epi64(1));
-    u.s[0] = u.s[1] = four_times(s);
+            with_signs(fetch4(rl_cpu_grid_iq3xxs, index_pairs(codes, k)), sign_mask7(signs, k), 62);
+    one_scale(&u, odd_scales(_mm512_srli_epi32(low_twice(words), 27), 30));
+    u.unscaled = _mm512_set1_epi16(-62);
     u.m = fold(u.s[0], u.s[1], 62);
-    u.d = half(x->d) * 0.25f;
-    u.dmin = 0;
     return u;
 }
 
@@ -307,20 +401,20 @@ INLINE run load_iq3_s(const rl_block_iq3_s *x)
 {
     run u;
     __m512i codes = load64(x->qs), signs = lanes4(x->signs);
-    __m512i high = lanes1(x->qh);
-    high = _mm512_or_si512(high, _mm512_slli_epi64(high, 32));
+    __m512i high = low_twice(lanes1(x->qh));
     for (int k = 0; k < 4; k++) {
         __m512i by = _mm512_set1_epi64((long long)(8 - 2 * k) | (long long)(7 - 2 * k) << 32);
         __m512i index =
             and_or(_mm512_sllv_epi32(high, by), _mm512_set1_epi32(0x100), index_pairs(codes, k));
         u.w[k] = with_signs(fetch4(rl_cpu_grid_iq3s, index), sign_mask(signs, k), 15);
     }
-    __m512i words = _mm512_set1_epi64((long long)((uint64_t)rl_load_u32(x->scales) << 1));
-    words = _mm512_srlv_epi64(words, _mm512_setr_epi64(0, 4, 8, 12, 16, 20, 24, 28));
-    u.s[0] = u.s[1] = four_times(and_or(words, _mm512_set1_epi64(30), _mm512_set1_epi64(1)));
+    /* nibble b of the word, doubled */
+    __m512i words = _mm512_set1_epi32((int)rl_load_u32(x->scales));
+    const __m512i by =
+        _mm512_setr_epi32(-1, -1, 3, 3, 7, 7, 11, 11, 15, 15, 19, 19, 23, 23, 27, 27);
+    one_scale(&u, odd_scales(_mm512_rorv_epi32(words, by), 30));
+    u.unscaled = _mm512_set1_epi16(-15);
     u.m = fold(u.s[0], u.s[1], 15);
-    u.d = half(x->d);
-    u.dmin = 0;
     return u;
 }
 
@@ -344,11 +438,10 @@ INLINE run load_q2_k(const rl_block_q2_k *x)
     __m512i bytes = lanes2(x->scales);
     u.s[0] = _mm512_and_si512(four_times(bytes), _mm512_set1_epi16(15));
     u.s[1] = _mm512_and_si512(four_times(_mm512_srli_epi64(bytes, 8)), _mm512_set1_epi16(15));
+    const __m512i twice = _mm512_broadcast_i32x4(
+        _mm_set_epi64x((long long)0x8009800980088008, (long long)0x8001800180008000));
     __m512i mins = _mm512_and_si512(_mm512_srli_epi64(bytes, 4), _mm512_set1_epi64(0x0f0f));
-    u.m = _mm512_and_si512(_mm512_or_si512(mins, _mm512_slli_epi64(mins, 8)),
-                           _mm512_set1_epi64(0x000f000f));
-    u.d = half(x->d);
-    u.dmin = half(x->dmin);
+    u.m = _mm512_shuffle_epi8(mins, twice);
     return u;
 }
 
@@ -379,8 +472,6 @@ INLINE run load_q3_k(const rl_block_q3_k *x)
         (int)((a & low) | (c & two) << 4), (int)((b & low) | (c >> 2 & two) << 4),
         (int)((a >> 4 & low) | (c >> 4 & two) << 4), (int)((b >> 4 & low) | (c >> 6 & two) << 4));
     byte_scales(&u, _mm_sub_epi8(scales, _mm_set1_epi8(32)), 4);
-    u.d = half(x->d);
-    u.dmin = 0;
     return u;
 }
 
@@ -391,7 +482,7 @@ INLINE void six_bits(run *u, const uint8_t s[12])
     const uint64_t low = 0x0f0f0f0f, six = 0x3f3f3f3f, two = 0x03030303;
     uint64_t scales = (a & six) | ((c & low) | (a >> 6 & two) << 4) << 32;
     uint64_t mins = (b & six) | ((c >> 4 & low) | (b >> 6 & two) << 4) << 32;
-    u->s[0] = u->s[1] = four_times(lanes1_of(scales));
+    one_scale(u, low_twice(lanes1_of(scales)));
     u->m = four_times(lanes1_of(mins));
 }
 
@@ -412,8 +503,6 @@ INLINE run load_q4_k(const rl_block_q4_k *x)
     for (int k = 0; k < 4; k++)
         u.w[k] = nibbles(first, second, k);
     six_bits(&u, x->scales);
-    u.d = half(x->d);
-    u.dmin = half(x->dmin);
     return u;
 }
 
@@ -428,8 +517,6 @@ INLINE run load_q5_k(const rl_block_q5_k *x)
                         nibbles(first, second, k));
     }
     six_bits(&u, x->scales);
-    u.d = half(x->d);
-    u.dmin = half(x->dmin);
     return u;
 }
 
@@ -449,12 +536,10 @@ INLINE run load_q6_k(const rl_block_q6_k *x)
         u.w[k] = and_or(high, _mm512_set1_epi8(0x30), _mm512_and_si512(low, _mm512_set1_epi8(15)));
     }
     byte_scales(&u, _mm_loadu_si128((const void *)x->scales), 32);
-    u.d = half(x->d);
-    u.dmin = 0;
     return u;
 }
 
-/* ---- RUN8: one token, unpacking, tiles ------------------------------------------------------- */
+/* ---- one token, unpacking, tiles ------------------------------------------------------------- */
 
 INLINE void store_run(rl_wgt_run8 *o, const run *u)
 {
@@ -463,11 +548,34 @@ INLINE void store_run(rl_wgt_run8 *o, const run *u)
     _mm512_store_si512(o->s[0], u->s[0]);
     _mm512_store_si512(o->s[1], u->s[1]);
     _mm512_store_si512(o->m, u->m);
-    o->d = u->d;
-    o->dmin = u->dmin;
 }
 
-#define RUN8_KERNELS(lower, has_min)                                                               \
+/* The bits of binary16 as binary32, divided by 2^down, in integer registers: the vector units have
+ * enough to do. Zero, subnormals, infinity and NaN take the long way. */
+INLINE uint32_t scaled_half(uint16_t h, uint32_t down)
+{
+    uint32_t magnitude = h & 0x7fff;
+    if (magnitude - 0x400 >= 0x7c00 - 0x400)
+        return rl_f32_bits(rl_f32_from_f16(h) * rl_f32_from_bits((127 - down) << 23));
+    return (uint32_t)(h & 0x8000) << 16 | ((magnitude << 13) + ((112 - down) << 23));
+}
+
+/* One float in all lanes, by way of memory: loads can do it, a register would cost two shuffles. */
+INLINE __m512 spread(uint32_t bits)
+{
+    float x;
+    __asm__("movl %1, %0" : "=m"(x) : "r"(bits));
+    return _mm512_set1_ps(x);
+}
+
+#define D_OF(x)    rl_load_u16((x)->d)
+#define DMIN_OF(x) rl_load_u16((x)->dmin)
+#define NONE_OF(x) 0
+/* IQ1_M's d is spread over the top nibbles of its four scale words. */
+#define IQ1_M_OF(x) ((uint16_t)_pext_u64(rl_load_u64((x)->scales), 0xf000f000f000f000))
+
+/* d is divided by 2^down; dmin is 0 without minimums. */
+#define RUN8_KERNELS(lower, d_of, down, dmin_of, has_min, same)                                    \
     static void unpack_##lower(const uint8_t *row, uint32_t cols, void *out)                       \
     {                                                                                              \
         const rl_block_##lower *x = (const void *)row;                                             \
@@ -475,6 +583,8 @@ INLINE void store_run(rl_wgt_run8 *o, const run *u)
         for (uint32_t n = cols / RL_CPU_RUN; n; n--, x++, o++) {                                   \
             run u = load_##lower(x);                                                               \
             store_run(o, &u);                                                                      \
+            o->d = rl_f32_from_bits(scaled_half(d_of(x), down));                                   \
+            o->dmin = has_min ? rl_f32_from_bits(scaled_half(dmin_of(x), 0)) : 0;                  \
         }                                                                                          \
     }                                                                                              \
     static void matvec_##lower(const uint8_t *row, size_t row_bytes, uint32_t n_rows,              \
@@ -485,69 +595,73 @@ INLINE void store_run(rl_wgt_run8 *o, const run *u)
             const rl_act_run8 *a = act;                                                            \
             __m512 acc = _mm512_setzero_ps();                                                      \
             for (uint32_t n = cols / RL_CPU_RUN; n; n--, x++, a++) {                               \
+                __m512 d = spread(scaled_half(d_of(x), down)), dmin = d;                           \
+                if (has_min) dmin = spread(scaled_half(dmin_of(x), 0));                            \
                 run u = load_##lower(x);                                                           \
-                acc = add_run(acc, &u, a, has_min);                                                \
+                acc = add_loaded(acc, &u, d, dmin, a, has_min, same);                              \
             }                                                                                      \
             y[r] = _mm512_reduce_add_ps(acc);                                                      \
         }                                                                                          \
     }
 
-RUN8_KERNELS(iq1_s, false)
-RUN8_KERNELS(iq1_m, false)
-RUN8_KERNELS(iq2_xxs, false)
-RUN8_KERNELS(iq2_xs, false)
-RUN8_KERNELS(iq2_s, false)
-RUN8_KERNELS(iq3_xxs, false)
-RUN8_KERNELS(iq3_s, false)
-RUN8_KERNELS(q2_k, true)
-RUN8_KERNELS(q3_k, false)
-RUN8_KERNELS(q4_k, true)
-RUN8_KERNELS(q5_k, true)
-RUN8_KERNELS(q6_k, false)
+RUN8_KERNELS(iq1_s, D_OF, 3, NONE_OF, false, true)
+RUN8_KERNELS(iq1_m, IQ1_M_OF, 3, NONE_OF, false, false)
+RUN8_KERNELS(iq2_xxs, D_OF, 3, NONE_OF, false, true)
+RUN8_KERNELS(iq2_xs, D_OF, 3, NONE_OF, false, false)
+RUN8_KERNELS(iq2_s, D_OF, 3, NONE_OF, false, false)
+RUN8_KERNELS(iq3_xxs, D_OF, 2, NONE_OF, false, true)
+RUN8_KERNELS(iq3_s, D_OF, 0, NONE_OF, false, true)
+RUN8_KERNELS(q2_k, D_OF, 0, DMIN_OF, true, false)
+RUN8_KERNELS(q3_k, D_OF, 0, NONE_OF, false, false)
+RUN8_KERNELS(q4_k, D_OF, 0, DMIN_OF, true, true)
+RUN8_KERNELS(q5_k, D_OF, 0, DMIN_OF, true, true)
+RUN8_KERNELS(q6_k, D_OF, 0, NONE_OF, false, false)
 
 /* n tokens (a constant where this is expanded) of one unpacked row. */
 INLINE void run8_row(const rl_wgt_run8 *w, uint32_t n_runs, const rl_cpu_tile *tile, uint32_t first,
-                     uint32_t n, uint32_t r, bool has_min)
+                     uint32_t n, uint32_t r, bool has_min, bool same)
 {
     __m512 acc[8];
+    V_UNROLL
     for (uint32_t t = 0; t < n; t++)
         acc[t] = _mm512_setzero_ps();
     for (uint32_t i = 0; i < n_runs; i++, w++) {
-        run u = { .d = w->d, .dmin = w->dmin };
+        run u;
         for (int k = 0; k < 4; k++)
             u.w[k] = _mm512_load_si512(w->w + 64 * k);
         u.s[0] = _mm512_load_si512(w->s[0]);
         u.s[1] = _mm512_load_si512(w->s[1]);
         u.m = _mm512_load_si512(w->m);
+        __m512 d = _mm512_set1_ps(w->d), dmin = _mm512_set1_ps(w->dmin);
+        V_UNROLL
         for (uint32_t t = 0; t < n; t++)
-            acc[t] = add_run(acc[t], &u, (const rl_act_run8 *)tile->act[first + t] + i, has_min);
+            acc[t] = add_run(acc[t], &u, d, dmin, (const rl_act_run8 *)tile->act[first + t] + i,
+                             has_min, same);
     }
+    V_UNROLL
     for (uint32_t t = 0; t < n; t++)
         tile->y[first + t][r] = _mm512_reduce_add_ps(acc[t]);
 }
 
-INLINE void run8_tile(const rl_cpu_tile *tile, bool has_min)
-{
-    for (uint32_t r = 0; r < tile->n_rows; r++) {
-        const rl_wgt_run8 *w = (const void *)((const uint8_t *)tile->rows + r * tile->row_bytes);
-        uint32_t t = 0;
-        for (; t + 8 <= tile->n_tokens; t += 8)
-            run8_row(w, tile->n_runs, tile, t, 8, r, has_min);
-        for (; t + 4 <= tile->n_tokens; t += 4)
-            run8_row(w, tile->n_runs, tile, t, 4, r, has_min);
-        for (; t + 2 <= tile->n_tokens; t += 2)
-            run8_row(w, tile->n_runs, tile, t, 2, r, has_min);
-        for (; t < tile->n_tokens; t++)
-            run8_row(w, tile->n_runs, tile, t, 1, r, has_min);
+#define RUN8_TILE(name, has_min, same)                                                             \
+    static void tile_##name(const rl_cpu_tile *tile)                                               \
+    {                                                                                              \
+        for (uint32_t r = 0; r < tile->n_rows; r++) {                                              \
+            const rl_wgt_run8 *w =                                                                 \
+                (const void *)((const uint8_t *)tile->rows + r * tile->row_bytes);                 \
+            uint32_t n = tile->n_runs, t = 0;                                                      \
+            for (; t + 8 <= tile->n_tokens; t += 8)                                                \
+                run8_row(w, n, tile, t, 8, r, has_min, same);                                      \
+            for (; t + 4 <= tile->n_tokens; t += 4)                                                \
+                run8_row(w, n, tile, t, 4, r, has_min, same);                                      \
+            for (; t + 2 <= tile->n_tokens; t += 2)                                                \
+                run8_row(w, n, tile, t, 2, r, has_min, same);                                      \
+            for (; t < tile->n_tokens; t++)                                                        \
+                run8_row(w, n, tile, t, 1, r, has_min, same);                                      \
+        }                                                                                          \
     }
-}
 
-static void tile_fold(const rl_cpu_tile *tile)
-{
-    run8_tile(tile, false);
-}
-
-static void tile_min(const rl_cpu_tile *tile)
-{
-    run8_tile(tile, true);
-}
+RUN8_TILE(fold, false, false)
+RUN8_TILE(fold1, false, true)
+RUN8_TILE(min, true, false)
+RUN8_TILE(min1, true, true)

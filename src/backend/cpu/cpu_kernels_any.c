@@ -30,10 +30,10 @@ static float quantise32(const float *x, uint32_t n, int8_t q[32])
     return rl_cpu_act_scale(d);
 }
 
-static int sum16(const int8_t *q)
+static int sum8(const int8_t *q)
 {
     int sum = 0;
-    for (int i = 0; i < 16; i++)
+    for (int i = 0; i < 8; i++)
         sum += q[i];
     return sum;
 }
@@ -53,8 +53,8 @@ static void quantise_run8(const float *x, uint32_t cols, rl_act_run8 *out)
                 quantise32(x + first + 32 * b, left_of(cols, first + 32 * b), q);
             for (uint32_t k = 0; k < 4; k++)
                 memcpy(out->q + 64 * k + 8 * b, q + 8 * k, 8);
-            out->sums[4 * b] = (int16_t)sum16(q);
-            out->sums[4 * b + 1] = (int16_t)sum16(q + 16);
+            for (uint32_t k = 0; k < 4; k++)
+                out->sums[4 * b + k] = (int16_t)sum8(q + 8 * k);
         }
     }
 }
@@ -65,7 +65,7 @@ static void quantise_row8(const float *x, uint32_t cols, rl_act_row8 *out)
         for (uint32_t b = 0; b < 8; b++) {
             int8_t *q = out->q + 32 * b;
             out->d[b] = quantise32(x + first + 32 * b, left_of(cols, first + 32 * b), q);
-            out->c[b] = out->d[b] * (float)(sum16(q) + sum16(q + 16));
+            out->c[b] = out->d[b] * (float)(sum8(q) + sum8(q + 8) + sum8(q + 16) + sum8(q + 24));
         }
 }
 
@@ -97,10 +97,11 @@ static float run8_dot(const rl_wgt_run8 *w, const rl_act_run8 *a, uint32_t n_run
     for (uint32_t n = 0; n < n_runs; n++, w++, a++) {
         float products = 0, minimums = 0;
         for (int b = 0; b < 8; b++) {
-            int product = 0;
-            for (int k = 0; k < 4; k++)
+            int product = 0, shift = 0;
+            for (int k = 0; k < 4; k++) {
                 product += w->s[k / 2][4 * b] * dot8(w->w + 64 * k + 8 * b, a->q + 64 * k + 8 * b);
-            int shift = w->m[4 * b] * a->sums[4 * b] + w->m[4 * b + 1] * a->sums[4 * b + 1];
+                shift += w->m[4 * b + k] * a->sums[4 * b + k];
+            }
             if (has_min)
                 minimums += a->d[2 * b] * (float)shift;
             else
@@ -172,8 +173,8 @@ static const rl_cpu_matrix_ops exact_ops = {
 static const rl_cpu_matrix_ops scalar_ops = {
     .quantise_run8 = quantise_run8,
     .quantise_row8 = quantise_row8,
-    .tile = { [RL_KIND_FLOAT] = tile_float, [RL_KIND_FOLD] = tile_fold, [RL_KIND_MIN] = tile_min,
-              [RL_KIND_ROW] = tile_row },
+    .tile = { [RL_KIND_FLOAT] = tile_float, [RL_KIND_FOLD] = tile_fold, [RL_KIND_FOLD1] = tile_fold,
+[RL_KIND_MIN] = tile_min, [RL_KIND_MIN1] = tile_min, [RL_KIND_ROW] = tile_row },
     .type = {
 #define X(name, lower, kind)                                                                       \
     [RL_QUANT_##name] = { RL_KIND_##kind, rl_cpu_unpack_##lower##_any, NULL },

@@ -51,15 +51,6 @@ INLINE __m256i quantise32(const float *x, float *d)
     return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-/* Sums of bytes 0..15 and 16..31. */
-INLINE void sums16(__m256i q, int *low, int *high)
-{
-    __m256i sad =
-        _mm256_sad_epu8(_mm256_xor_si256(q, _mm256_set1_epi8((char)0x80)), _mm256_setzero_si256());
-    *low = (int)(_mm256_extract_epi64(sad, 0) + _mm256_extract_epi64(sad, 1)) - 16 * 128;
-    *high = (int)(_mm256_extract_epi64(sad, 2) + _mm256_extract_epi64(sad, 3)) - 16 * 128;
-}
-
 #include "backend/cpu/cpu_x86_quantise.h"
 
 /* ---- the tables ------------------------------------------------------------------------------ */

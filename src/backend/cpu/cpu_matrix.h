@@ -14,11 +14,11 @@
  * RUN8 weights ("unpacked"): unsigned bytes w <= 127, which times x and summed in pairs stay
  * below 2^15, so that 8 x 8 -> 16 bit multiply-adds never saturate. Per run:
  *
- *   M[b] = m[4b] sum_lo + m[4b+1] sum_hi
+ *   M[b] = sum_k m[4b+k] sums[4b+k]
  *   I[b] = sum_k s[k/2][b] * sum_j w x    (fold types: + M[b])
  *   y   += d * sum_b D[b] I[b]            (min types:  - dmin * sum_b D[b] M[b])
  *
- * with D the activation scale and sum_lo, sum_hi the sums of the block's first and last 16 bytes.
+ * with D the activation scale and sums[4b+k] the sum of the block's group k of activations.
  * Fold types store code + offset in w and -offset * s in m; I is then the exact signed product.
  *
  * ROW8 weights: signed bytes, per block  y += D d I + m D sum. */
@@ -34,7 +34,7 @@
 typedef struct rl_act_run8 {
     int8_t q[256];
     float d[16];      /* scale of block b at 2b and 2b + 1                   */
-    int16_t sums[32]; /* 4b: first 16 of block b, 4b + 1: last 16, then 0, 0 */
+    int16_t sums[32]; /* 4b + k: sum of group k of block b                   */
 } rl_act_run8;
 
 typedef struct rl_act_row8 {
@@ -46,7 +46,7 @@ typedef struct rl_act_row8 {
 typedef struct rl_wgt_run8 {
     uint8_t w[256];
     int16_t s[2][32]; /* s[h][4b .. 4b + 3]: scale of groups k = 2h, 2h + 1 of block b */
-    int16_t m[32];    /* 4b, 4b + 1; the others 0                                     */
+    int16_t m[32];    /* 4b + k: for the sum of group k of block b                    */
     float d;
     float dmin; /* 0 for fold types */
     uint8_t unused[56];
@@ -62,10 +62,13 @@ _Static_assert(sizeof(rl_act_run8) == 384 && sizeof(rl_act_row8) == 320, "whole 
 _Static_assert(sizeof(rl_wgt_run8) == 512 && sizeof(rl_wgt_row8) == 320, "whole cache lines");
 
 typedef enum rl_cpu_kind {
-    RL_KIND_FLOAT, /* decoded to f32                 */
-    RL_KIND_FOLD,  /* RUN8, offset folded into I     */
-    RL_KIND_MIN,   /* RUN8, separate minimum         */
-    RL_KIND_ROW    /* ROW8                           */
+    RL_KIND_FLOAT, /* decoded to f32                                */
+    RL_KIND_FOLD,  /* RUN8, offset folded into I                    */
+    RL_KIND_FOLD1, /* and both halves of a block have the same scale */
+    RL_KIND_MIN,   /* RUN8, separate minimum                        */
+    RL_KIND_MIN1,  /* and both halves of a block have the same scale */
+    RL_KIND_ROW,   /* ROW8                                          */
+    RL_KINDS
 } rl_cpu_kind;
 
 /* Some unpacked rows times some tokens. Rows lie row_bytes apart; y[t][r] is written. */
@@ -91,7 +94,7 @@ typedef struct rl_cpu_type_ops {
 typedef struct rl_cpu_matrix_ops {
     void (*quantise_run8)(const float *x, uint32_t cols, rl_act_run8 *out);
     void (*quantise_row8)(const float *x, uint32_t cols, rl_act_row8 *out);
-    void (*tile[4])(const rl_cpu_tile *tile); /* by rl_cpu_kind */
+    void (*tile[RL_KINDS])(const rl_cpu_tile *tile); /* by rl_cpu_kind */
     rl_cpu_type_ops type[RL_QUANT_ID_END];
 } rl_cpu_matrix_ops;
 
@@ -128,16 +131,16 @@ RL_QUANT_LIST(X)
     X(Q8_K, q8_k, FLOAT)                                                                           \
     X(NVFP4, nvfp4, FLOAT)                                                                         \
     X(Q2_K, q2_k, MIN)                                                                             \
-    X(Q4_K, q4_k, MIN)                                                                             \
-    X(Q5_K, q5_k, MIN)                                                                             \
+    X(Q4_K, q4_k, MIN1)                                                                            \
+    X(Q5_K, q5_k, MIN1)                                                                            \
     X(Q3_K, q3_k, FOLD)                                                                            \
     X(Q6_K, q6_k, FOLD)                                                                            \
-    X(IQ2_XXS, iq2_xxs, FOLD)                                                                      \
+    X(IQ2_XXS, iq2_xxs, FOLD1)                                                                     \
     X(IQ2_XS, iq2_xs, FOLD)                                                                        \
     X(IQ2_S, iq2_s, FOLD)                                                                          \
-    X(IQ3_XXS, iq3_xxs, FOLD)                                                                      \
-    X(IQ3_S, iq3_s, FOLD)                                                                          \
-    X(IQ1_S, iq1_s, FOLD)                                                                          \
+    X(IQ3_XXS, iq3_xxs, FOLD1)                                                                     \
+    X(IQ3_S, iq3_s, FOLD1)                                                                         \
+    X(IQ1_S, iq1_s, FOLD1)                                                                         \
     X(IQ1_M, iq1_m, FOLD)                                                                          \
     X(Q4_0, q4_0, ROW)                                                                             \
     X(Q4_1, q4_1, ROW)                                                                             \
@@ -161,25 +164,24 @@ RL_QUANT_LIST(X)
 #define RL_CPU_FAST_OPS                                                                            \
     {                                                                                              \
         .quantise_run8 = quantise_run8, .quantise_row8 = quantise_row8,                            \
-        .tile = { [RL_KIND_FLOAT] = tile_float,                                                    \
-                  [RL_KIND_FOLD] = tile_fold,                                                      \
-                  [RL_KIND_MIN] = tile_min,                                                        \
-                  [RL_KIND_ROW] = tile_row },                                                      \
+        .tile = { [RL_KIND_FLOAT] = tile_float, [RL_KIND_FOLD] = tile_fold,                        \
+                  [RL_KIND_FOLD1] = tile_fold1, [RL_KIND_MIN] = tile_min,                          \
+                  [RL_KIND_MIN1] = tile_min1,   [RL_KIND_ROW] = tile_row },                        \
         .type = {                                                                                  \
             FLOAT_TYPES,                                                                           \
             RL_CPU_SLOW(Q8_K, q8_k, FLOAT),                                                        \
             RL_CPU_SLOW(NVFP4, nvfp4, FLOAT),                                                      \
             RL_CPU_FAST(Q2_K, q2_k, MIN),                                                          \
-            RL_CPU_FAST(Q4_K, q4_k, MIN),                                                          \
-            RL_CPU_FAST(Q5_K, q5_k, MIN),                                                          \
+            RL_CPU_FAST(Q4_K, q4_k, MIN1),                                                         \
+            RL_CPU_FAST(Q5_K, q5_k, MIN1),                                                         \
             RL_CPU_FAST(Q3_K, q3_k, FOLD),                                                         \
             RL_CPU_FAST(Q6_K, q6_k, FOLD),                                                         \
-            RL_CPU_FAST(IQ2_XXS, iq2_xxs, FOLD),                                                   \
+            RL_CPU_FAST(IQ2_XXS, iq2_xxs, FOLD1),                                                  \
             RL_CPU_FAST(IQ2_XS, iq2_xs, FOLD),                                                     \
             RL_CPU_FAST(IQ2_S, iq2_s, FOLD),                                                       \
-            RL_CPU_FAST(IQ3_XXS, iq3_xxs, FOLD),                                                   \
-            RL_CPU_FAST(IQ3_S, iq3_s, FOLD),                                                       \
-            RL_CPU_FAST(IQ1_S, iq1_s, FOLD),                                                       \
+            RL_CPU_FAST(IQ3_XXS, iq3_xxs, FOLD1),                                                  \
+            RL_CPU_FAST(IQ3_S, iq3_s, FOLD1),                                                      \
+            RL_CPU_FAST(IQ1_S, iq1_s, FOLD1),                                                      \
             RL_CPU_FAST(IQ1_M, iq1_m, FOLD),                                                       \
             RL_CPU_FAST(Q4_0, q4_0, ROW),                                                          \
             RL_CPU_FAST(Q4_1, q4_1, ROW),                                                          \

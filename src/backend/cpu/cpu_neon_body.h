@@ -24,8 +24,8 @@ INLINE float half(const uint8_t field[2])
 /* ---- activations ----------------------------------------------------------------------------- */
 
 /* One block to codes, the same rounding as the portable code; short blocks are filled up with zeros.
- * Sums of the first and last 16 codes. */
-INLINE float quantise32(const float *x, uint32_t n, int8_t q[32], int sums[2])
+ * Sums of the four groups of 8 codes. */
+INLINE float quantise32(const float *x, uint32_t n, int8_t q[32], int16_t sums[4])
 {
     float padded[32] = { 0 };
     if (n < 32) {
@@ -50,7 +50,8 @@ INLINE float quantise32(const float *x, uint32_t n, int8_t q[32], int sums[2])
     for (int h = 0; h < 2; h++) {
         int8x16_t bytes = vcombine_s8(vqmovn_s16(w[2 * h]), vqmovn_s16(w[2 * h + 1]));
         vst1q_s8(q + 16 * h, bytes);
-        sums[h] = vaddlvq_s8(bytes);
+        sums[2 * h] = vaddlv_s8(vget_low_s8(bytes));
+        sums[2 * h + 1] = vaddlv_s8(vget_high_s8(bytes));
     }
     return d;
 }
@@ -63,16 +64,13 @@ INLINE uint32_t left_of(uint32_t cols, uint32_t first)
 static void quantise_run8(const float *x, uint32_t cols, rl_act_run8 *out)
 {
     for (uint32_t first = 0; first < cols; first += RL_CPU_RUN, out++) {
-        memset(out->sums, 0, sizeof out->sums);
         for (uint32_t b = 0; b < 8; b++) {
             int8_t q[32];
-            int sums[2];
             uint32_t at = first + 32 * b;
-            out->d[2 * b] = out->d[2 * b + 1] = quantise32(x + at, left_of(cols, at), q, sums);
+            out->d[2 * b] = out->d[2 * b + 1] =
+                quantise32(x + at, left_of(cols, at), q, out->sums + 4 * b);
             for (uint32_t k = 0; k < 4; k++)
                 memcpy(out->q + 64 * k + 8 * b, q + 8 * k, 8);
-            out->sums[4 * b] = (int16_t)sums[0];
-            out->sums[4 * b + 1] = (int16_t)sums[1];
         }
     }
 }
@@ -81,9 +79,9 @@ static void quantise_row8(const float *x, uint32_t cols, rl_act_row8 *out)
 {
     for (uint32_t first = 0; first < cols; first += RL_CPU_RUN, out++)
         for (uint32_t b = 0; b < 8; b++) {
-            int sums[2];
+            int16_t sums[4];
             uint32_t at = first + 32 * b;
             out->d[b] = quantise32(x + at, left_of(cols, at), out->q + 32 * b, sums);
-            out->c[b] = out->d[b] * (float)(sums[0] + sums[1]);
+            out->c[b] = out->d[b] * (float)(sums[0] + sums[1] + sums[2] + sums[3]);
         }
 }

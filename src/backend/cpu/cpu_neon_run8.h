@@ -37,10 +37,16 @@ INLINE int16x8_t four_times(int first, int second)
     return vcombine_s16(vdup_n_s16((int16_t)first), vdup_n_s16((int16_t)second));
 }
 
-/* m of the fold types: -offset times the scales of both halves, in lanes 0, 1 and 4, 5. */
+/* One number per half of each block, twice: groups 0, 1 and groups 2, 3. */
+INLINE int16x8_t by_halves(int16x8_t s0, int16x8_t s1)
+{
+    return vreinterpretq_s16_s32(vtrn1q_s32(vreinterpretq_s32_s16(s0), vreinterpretq_s32_s16(s1)));
+}
+
+/* m of the fold types: -offset times the scales. */
 INLINE int16x8_t fold(int16x8_t s0, int16x8_t s1, int offset)
 {
-    return vmulq_n_s16(vtrn1q_s16(s0, s1), (int16_t)-offset);
+    return vmulq_n_s16(by_halves(s0, s1), (int16_t)-offset);
 }
 
 /* Table bytes t = offset + magnitude; where the sign byte k of a lane has a bit, offset - magnitude. */
@@ -80,11 +86,15 @@ INLINE uint64_t entries4(const uint32_t *table, size_t first, size_t second)
 
 /* ---- loaders: 1 bit -------------------------------------------------------------------------- */
 
-/* Takes 2 from the entries of groups whose shift is -1/8. */
-INLINE uint8x16_t shifted(uint8x16_t t, uint32_t negative0, uint32_t negative1)
+/* m of the 1-bit types: -9 times the scales where the lane of `high` has the bit of its lane of
+ * `bits` (the group's shift is -1/8), otherwise -7 times. */
+INLINE int16x8_t shift_and_fold(int16x8_t s0, int16x8_t s1, uint32_t high0, uint32_t high1,
+                                uint64_t bits)
 {
-    return vsubq_u8(
-        t, vcombine_u8(vdup_n_u8((uint8_t)(negative0 << 1)), vdup_n_u8((uint8_t)(negative1 << 1))));
+    uint16x8_t high = vcombine_u16(vdup_n_u16((uint16_t)high0), vdup_n_u16((uint16_t)high1));
+    uint16x8_t negative = vtstq_u16(high, vreinterpretq_u16_u64(vdupq_n_u64(bits)));
+    int16x8_t by = vbslq_s16(negative, vdupq_n_s16(-9), vdupq_n_s16(-7));
+    return vmulq_s16(by_halves(s0, s1), by);
 }
 
 INLINE quarter load_iq1_s(const rl_block_iq1_s *x, int Q)
@@ -94,11 +104,10 @@ INLINE quarter load_iq1_s(const rl_block_iq1_s *x, int Q)
     uint32_t h0 = rl_load_u16(x->qh[2 * Q]), h1 = rl_load_u16(x->qh[2 * Q + 1]);
     V_UNROLL
     for (int k = 0; k < 4; k++)
-        u.w[k] = shifted(entries8(rl_cpu_grid_iq1s, low[k] | (h0 << 8 >> (3 * k) & 0x700),
-                                  low[4 + k] | (h1 << 8 >> (3 * k) & 0x700)),
-                         h0 >> 15, h1 >> 15);
+        u.w[k] = entries8(rl_cpu_grid_iq1s, low[k] | (h0 << 8 >> (3 * k) & 0x700),
+                          low[4 + k] | (h1 << 8 >> (3 * k) & 0x700));
     u.s[0] = u.s[1] = four_times((h0 >> 11 & 14) | 1, (h1 >> 11 & 14) | 1);
-    u.m = fold(u.s[0], u.s[1], 9);
+    u.m = shift_and_fold(u.s[0], u.s[1], h0, h1, 0x8000800080008000);
     return u;
 }
 
@@ -114,13 +123,12 @@ INLINE quarter load_iq1_m(const rl_block_iq1_m *x, int Q)
     uint32_t h0 = rl_load_u16(x->qh + 4 * Q), h1 = rl_load_u16(x->qh + 4 * Q + 2);
     V_UNROLL
     for (int k = 0; k < 4; k++)
-        u.w[k] = shifted(entries8(rl_cpu_grid_iq1s, low[k] | (h0 << 8 >> (4 * k) & 0x700),
-                                  low[4 + k] | (h1 << 8 >> (4 * k) & 0x700)),
-                         h0 >> (4 * k + 3) & 1, h1 >> (4 * k + 3) & 1);
+        u.w[k] = entries8(rl_cpu_grid_iq1s, low[k] | (h0 << 8 >> (4 * k) & 0x700),
+                          low[4 + k] | (h1 << 8 >> (4 * k) & 0x700));
     uint32_t word = (uint32_t)rl_load_u16(x->scales[Q]) << 1; /* four 3-bit codes, now at bit 1 */
     u.s[0] = four_times((word & 14) | 1, (word >> 6 & 14) | 1);
     u.s[1] = four_times((word >> 3 & 14) | 1, (word >> 9 & 14) | 1);
-    u.m = fold(u.s[0], u.s[1], 9);
+    u.m = shift_and_fold(u.s[0], u.s[1], h0, h1, 0x8000080000800008);
     return u;
 }
 
@@ -275,7 +283,7 @@ INLINE quarter load_q2_k(const rl_block_q2_k *x, int Q)
         u.w[k] = planes(x->qs, Q, k);
     u.s[0] = four_times(s[0] & 15, s[2] & 15);
     u.s[1] = four_times(s[1] & 15, s[3] & 15);
-    u.m = vtrn1q_s16(four_times(s[0] >> 4, s[2] >> 4), four_times(s[1] >> 4, s[3] >> 4));
+    u.m = by_halves(four_times(s[0] >> 4, s[2] >> 4), four_times(s[1] >> 4, s[3] >> 4));
     return u;
 }
 
@@ -416,7 +424,7 @@ INLINE int32x4_t dot_quarter(const quarter *u, const rl_act_run8 *a, int Q)
     return vmlaq_s32(sum, dot_pair(u->w + 2, a->q + 128, Q), scale32(u->s[1]));
 }
 
-/* m times the activation sums: two sums per block, the second 0. */
+/* m times the activation sums: two sums per block. */
 INLINE int32x4_t shift_quarter(int16x8_t m, const rl_act_run8 *a, int Q)
 {
     int16x8_t sums = vld1q_s16(a->sums + 8 * Q);
@@ -653,3 +661,7 @@ static void tile_min(const rl_cpu_tile *tile)
 {
     run8_tile(tile, true);
 }
+
+/* Equal scales make no difference here. */
+#define tile_fold1 tile_fold
+#define tile_min1  tile_min

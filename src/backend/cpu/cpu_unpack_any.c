@@ -32,10 +32,8 @@ static inline void set_scale(rl_wgt_run8 *o, int b, int h, int scale)
 /* The offset that all codes of a fold type carry, once the scales are set. */
 static inline void set_offset(rl_wgt_run8 *o, int offset)
 {
-    memset(o->m, 0, sizeof o->m);
-    for (int b = 0; b < 8; b++)
-        for (int h = 0; h < 2; h++)
-            o->m[4 * b + h] = (int16_t)(-offset * o->s[h][4 * b]);
+    for (int a = 0; a < 32; a++)
+        o->m[a] = (int16_t)(-offset * o->s[a % 4 / 2][a]);
     o->dmin = 0;
 }
 
@@ -72,10 +70,9 @@ void rl_cpu_unpack_q2_k_any(const uint8_t *row, uint32_t cols, void *out)
     for (uint32_t n = cols / 256; n; n--, x++, o++) {
         for (int i = 0; i < 256; i++)
             o->w[rl_cpu_run8_at((uint32_t)i)] = (uint8_t)two_bits(x->qs, i);
-        memset(o->m, 0, sizeof o->m);
         for (int g = 0; g < 16; g++) {
             set_scale(o, g / 2, g % 2, x->scales[g] & 15);
-            o->m[4 * (g / 2) + g % 2] = x->scales[g] >> 4;
+            o->m[2 * g] = o->m[2 * g + 1] = x->scales[g] >> 4;
         }
         o->d = rl_quant_f16(x->d);
         o->dmin = rl_quant_f16(x->dmin);
@@ -104,13 +101,13 @@ void rl_cpu_unpack_q3_k_any(const uint8_t *row, uint32_t cols, void *out)
 /* Scales and minimums of Q4_K and Q5_K: eight 6-bit pairs in 12 bytes. */
 static void set_scales_and_mins(rl_wgt_run8 *o, const uint8_t s[12])
 {
-    memset(o->m, 0, sizeof o->m);
     for (int b = 0; b < 8; b++) {
         int scale = b < 4 ? s[b] & 63 : (s[b + 4] & 15) | (s[b - 4] >> 6) << 4;
         int min = b < 4 ? s[b + 4] & 63 : s[b + 4] >> 4 | (s[b] >> 6) << 4;
         set_scale(o, b, 0, scale);
         set_scale(o, b, 1, scale);
-        o->m[4 * b] = o->m[4 * b + 1] = (int16_t)min;
+        for (int k = 0; k < 4; k++)
+            o->m[4 * b + k] = (int16_t)min;
     }
 }
 
@@ -255,13 +252,15 @@ void rl_cpu_unpack_iq3_s_any(const uint8_t *row, uint32_t cols, void *out)
     }
 }
 
-/* Group a of the 1-bit types: 8 (grid + shift) = 8 grid +- 1, stored with offset 9. */
-static inline void set_shifted(rl_wgt_run8 *o, int a, int index, bool negative)
+/* Group a of the 1-bit types, with its scale: 8 (grid + shift) = 8 (grid + 1) - 8 +- 1. */
+static inline void set_shifted(rl_wgt_run8 *o, int a, int index, bool negative, int scale)
 {
     uint64_t entry = rl_iq1s_grid[index];
     uint8_t *to = o->w + 64 * (a % 4) + 8 * (a / 4);
     for (int j = 0; j < 8; j++)
-        to[j] = (uint8_t)(9 + 8 * (int8_t)(entry >> (8 * j)) + (negative ? -1 : 1));
+        to[j] = (uint8_t)(8 * (1 + (int8_t)(entry >> (8 * j))));
+    set_scale(o, a / 4, a % 4 / 2, scale);
+    o->m[a] = (int16_t)(scale * (negative ? -9 : -7));
 }
 
 void rl_cpu_unpack_iq1_s_any(const uint8_t *row, uint32_t cols, void *out)
@@ -271,11 +270,11 @@ void rl_cpu_unpack_iq1_s_any(const uint8_t *row, uint32_t cols, void *out)
     for (uint32_t n = cols / 256; n; n--, x++, o++) {
         for (int a = 0; a < 32; a++) {
             int high = rl_load_u16(x->qh[a / 4]);
-            set_shifted(o, a, x->qs[a] | (high >> (3 * (a % 4)) & 7) << 8, high >> 15);
-            set_scale(o, a / 4, a % 4 / 2, 2 * (high >> 12 & 7) + 1);
+            set_shifted(o, a, x->qs[a] | (high >> (3 * (a % 4)) & 7) << 8, high >> 15,
+                        2 * (high >> 12 & 7) + 1);
         }
-        set_offset(o, 9);
         o->d = rl_quant_f16(x->d) * 0.125f;
+        o->dmin = 0;
     }
 }
 
@@ -289,12 +288,11 @@ void rl_cpu_unpack_iq1_m_any(const uint8_t *row, uint32_t cols, void *out)
             d_bits |= (uint16_t)((rl_load_u16(x->scales[i]) >> 12) << (4 * i));
         for (int a = 0; a < 32; a++) {
             int pair = a / 2, high = x->qh[pair] >> (a % 2 ? 4 : 0);
-            set_shifted(o, a, x->qs[a] | (high & 7) << 8, high & 8);
             int code = rl_load_u16(x->scales[pair / 4]) >> (3 * (pair % 4)) & 7;
-            set_scale(o, a / 4, a % 4 / 2, 2 * code + 1);
+            set_shifted(o, a, x->qs[a] | (high & 7) << 8, high & 8, 2 * code + 1);
         }
-        set_offset(o, 9);
         o->d = rl_f32_from_f16(d_bits) * 0.125f;
+        o->dmin = 0;
     }
 }
 
