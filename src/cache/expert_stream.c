@@ -368,9 +368,14 @@ uint32_t rl_stream_room(const rl_stream *stream)
     return stream->n_requests - stream->n_pending;
 }
 
-rl_status rl_stream_check_files(const rl_stream *stream, rl_error *err)
+rl_status rl_stream_check_files(rl_stream *stream, rl_error *err)
 {
     return rl_reader_check_files(stream->reader, err);
+}
+
+void rl_stream_accept_files(rl_stream *stream)
+{
+    rl_reader_accept_files(stream->reader);
 }
 
 rl_reader_info rl_stream_get_info(const rl_stream *stream)

@@ -115,8 +115,9 @@ bool rl_stream_wait(rl_stream *stream, rl_stream_done *done, rl_error *err);
 uint32_t rl_stream_pending(const rl_stream *stream);
 uint32_t rl_stream_room(const rl_stream *stream);
 
-/* rl_reader_check_files: has somebody rewritten the model under us? */
-RL_MUST_CHECK rl_status rl_stream_check_files(const rl_stream *stream, rl_error *err);
+/* rl_reader_check_files and rl_reader_accept_files: has somebody rewritten the model under us? */
+RL_MUST_CHECK rl_status rl_stream_check_files(rl_stream *stream, rl_error *err);
+void rl_stream_accept_files(rl_stream *stream);
 
 rl_reader_info rl_stream_get_info(const rl_stream *stream);
 rl_reader_figures rl_stream_get_figures(const rl_stream *stream);

@@ -35,6 +35,7 @@ typedef struct source {
     int direct; /* second descriptor, -1 when there is none */
     uint64_t size;
     struct timespec modified;
+    struct timespec seen; /* by the last check */
 } source;
 
 typedef struct operation {
@@ -176,7 +177,7 @@ static rl_status open_sources(rl_reader *reader, const rl_reader_params *params,
         source *s = &reader->sources[reader->n_sources++];
         *s = (source){ .file = params->files[i], .direct = -1 };
         s->size = rl_file_size(s->file);
-        if (!fstat(rl_file_descriptor(s->file), &info)) s->modified = info.st_mtim;
+        if (!fstat(rl_file_descriptor(s->file), &info)) s->modified = s->seen = info.st_mtim;
         total += s->size;
     }
     reader->align = 1;
@@ -423,20 +424,27 @@ rl_status rl_reader_fail(const rl_reader *reader, uint32_t file, const rl_reader
                    (unsigned long long)end, key.expert, key.layer);
 }
 
-rl_status rl_reader_check_files(const rl_reader *reader, rl_error *err)
+rl_status rl_reader_check_files(rl_reader *reader, rl_error *err)
 {
     for (uint32_t i = 0; i < reader->n_sources; i++) {
-        const source *s = &reader->sources[i];
+        source *s = &reader->sources[i];
         struct stat info;
         if (fstat(rl_file_descriptor(s->file), &info))
             return rl_fail(err, RL_IO, "%s: cannot look at it any more: %s", rl_file_path(s->file),
                            strerror(errno));
+        s->seen = info.st_mtim;
         if ((uint64_t)info.st_size != s->size || info.st_mtim.tv_sec != s->modified.tv_sec ||
             info.st_mtim.tv_nsec != s->modified.tv_nsec)
             return rl_fail(err, RL_IO, "%s: the file was changed while it was in use",
                            rl_file_path(s->file));
     }
     return RL_OK;
+}
+
+void rl_reader_accept_files(rl_reader *reader)
+{
+    for (uint32_t i = 0; i < reader->n_sources; i++)
+        reader->sources[i].modified = reader->sources[i].seen;
 }
 
 rl_reader_info rl_reader_get_info(const rl_reader *reader)

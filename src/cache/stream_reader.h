@@ -103,9 +103,12 @@ uint32_t rl_reader_reap(rl_reader *reader, rl_reader_result *results, uint32_t m
 rl_status rl_reader_fail(const rl_reader *reader, uint32_t file, const rl_reader_result *result,
                          rl_expert_key key, rl_error *err);
 
-/* RL_IO when a file has changed size or modification time since create: its bytes are no longer
+/* RL_IO when a file has changed size or modification time since create: its bytes may no longer be
  * those that were described at open. A few microseconds. */
-RL_MUST_CHECK rl_status rl_reader_check_files(const rl_reader *reader, rl_error *err);
+RL_MUST_CHECK rl_status rl_reader_check_files(rl_reader *reader, rl_error *err);
+/* The caller has found that the bytes are the old ones all the same: the times that the last check
+ * saw become the right ones. A size stays wrong. */
+void rl_reader_accept_files(rl_reader *reader);
 
 typedef struct rl_reader_figures {
     uint64_t reads;   /* ranges finished                                              */

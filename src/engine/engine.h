@@ -14,6 +14,7 @@
 #include "cache/cache_plan.h"
 #include "cache/expert_cache.h"
 #include "cache/residency.h"
+#include "cache/stream_reader.h"
 #include "engine/memory_plan.h"
 #include "gguf/gguf.h"
 #include "model/config.h"
@@ -31,6 +32,8 @@ typedef struct rl_engine_params {
     rl_io_mode io;
     bool no_prefetch, no_preload;
     const char *speculative; /* RL_ENGINE_SPECULATIVE; NULL: auto                   */
+    rl_read_fault fault;     /* tests: sees every read of experts                    */
+    void *fault_context;
     bool (*progress)(void *context, const char *what, uint64_t done, uint64_t total);
     void (*note)(void *context, const char *text);
     void *context;
@@ -72,6 +75,9 @@ void rl_engine_close(rl_engine *engine); /* NULL is fine */
 /* load.c: reads every tensor outside the routed experts into the backend and fills engine->net. */
 RL_MUST_CHECK rl_status rl_engine_load(rl_engine *engine, rl_error *err);
 void rl_engine_unload(rl_engine *engine);
+/* Reads the samples anew: what engine->fingerprint was at open. */
+RL_MUST_CHECK rl_status rl_engine_fingerprint(const rl_engine *engine, uint64_t *out,
+                                              rl_error *err);
 
 /* Reports progress; RL_INTERRUPTED when the caller wants to stop. */
 RL_MUST_CHECK rl_status rl_engine_progress(rl_engine *engine, const char *what, uint64_t done,

@@ -182,6 +182,8 @@ static rl_status make_stream(rl_experts *x, const rl_engine_params *params, cons
         .page_cache_bytes = page_cache_bytes,
         .fill = fill_slot,
         .context = x,
+        .fault = params->fault,
+        .fault_context = params->fault_context,
     };
     rl_status status = rl_stream_create(&x->stream, &stream, err);
     if (status) return status;
@@ -207,6 +209,16 @@ static rl_status take_buffers(rl_experts *x, rl_error *err)
         x->assign && x->starts)
         return RL_OK;
     return rl_fail(err, RL_NOMEM, "no memory for the expert plan");
+}
+
+rl_status rl_experts_check_files(rl_experts *x, rl_error *err)
+{
+    rl_status status = rl_stream_check_files(x->stream, err);
+    uint64_t now;
+    if (!status || rl_engine_fingerprint(x->engine, &now, NULL) || now != x->engine->fingerprint)
+        return status;
+    rl_stream_accept_files(x->stream);
+    return rl_stream_check_files(x->stream, err);
 }
 
 /* ---- full residency -------------------------------------------------------------------------- */
@@ -253,8 +265,11 @@ static rl_status preload(rl_experts *x, const rl_engine_params *params, const rl
         .loaded = preload_loaded,
         .progress = preload_progress,
         .context = x,
+        .fault = params->fault,
+        .fault_context = params->fault_context,
     };
     rl_status status = rl_preload(&all, err); /* on failure the whole model is closed */
+    if (!status) status = rl_experts_check_files(x, err);
     free(requests);
     return status;
 }

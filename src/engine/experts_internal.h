@@ -51,4 +51,9 @@ struct rl_experts {
 /* Where the parts of one expert lie and go. */
 void rl_experts_request(rl_experts *x, rl_expert_key key, rl_slot slot, rl_stream_request *out);
 
+/* Asked when bytes have arrived, before they are believed: RL_IO when somebody has rewritten the
+ * file since it was opened. Only new times on the same contents (a copy that was put back, touch)
+ * are accepted; contents are compared by the samples of the fingerprint. */
+RL_MUST_CHECK rl_status rl_experts_check_files(rl_experts *x, rl_error *err);
+
 #endif

@@ -73,8 +73,13 @@ static void take_answers(rl_experts *x)
 static rl_status take_arrival(rl_experts *x, const rl_stream_done *done, const rl_error *why,
                               rl_error *err)
 {
-    rl_status status = RL_OK;
-    if (done->status)
+    rl_error changed = { "" };
+    rl_status status = RL_OK, arrived = done->status;
+    if (!arrived && rl_experts_check_files(x, &changed)) {
+        arrived = RL_IO;
+        why = &changed;
+    }
+    if (arrived)
         rl_cache_abort(x->cache, done->slot);
     else
         rl_cache_commit(x->cache, done->slot);
@@ -84,16 +89,16 @@ static rl_status take_arrival(rl_experts *x, const rl_stream_done *done, const r
         if (x->ahead[a].key.layer == done->key.layer &&
             x->ahead[a].key.expert == done->key.expert) {
             x->ahead[a].loading = false;
-            if (done->status) x->ahead[a] = x->ahead[--x->n_ahead];
+            if (arrived) x->ahead[a] = x->ahead[--x->n_ahead];
             break;
         }
     for (uint32_t w = 0; w < x->n_wanted; w++)
         if (x->layer == done->key.layer && x->ids[w] == done->key.expert &&
             x->states[w] == RL_EXPERT_LOADING) {
-            x->states[w] = done->status ? RL_EXPERT_UNHELD : RL_EXPERT_RESIDENT;
-            if (done->status)
-                status = rl_fail(err, done->status, "expert %u of layer %u: %.400s",
-                                 done->key.expert, done->key.layer, why->text);
+            x->states[w] = arrived ? RL_EXPERT_UNHELD : RL_EXPERT_RESIDENT;
+            if (arrived)
+                status = rl_fail(err, arrived, "expert %u of layer %u: %.400s", done->key.expert,
+                                 done->key.layer, why->text);
         }
     return status;
 }

@@ -21,12 +21,12 @@ typedef struct loader {
     uint64_t done, total;
 } loader;
 
-static rl_status read_tensor(const loader *l, const rl_gguf_tensor *t, uint64_t at, void *out,
+static rl_status read_tensor(const rl_engine *e, const rl_gguf_tensor *t, uint64_t at, void *out,
                              size_t bytes, rl_error *err)
 {
     rl_error why = { "" };
     rl_status status =
-        rl_file_read(rl_gguf_part(l->engine->file, t->part), t->offset + at, out, bytes, &why);
+        rl_file_read(rl_gguf_part(e->file, t->part), t->offset + at, out, bytes, &why);
     if (status) return rl_fail(err, status, "tensor %s: %.400s", t->name, why.text);
     return RL_OK;
 }
@@ -57,7 +57,7 @@ static rl_status load_matrix(loader *l, const rl_gguf_tensor *t, rl_weight *out,
     if (!status) status = e->ops->weight_alloc(e->be, out, t->name, err);
     for (uint64_t at = 0; !status && at < t->bytes; at += PIECE) {
         size_t n = t->bytes - at < PIECE ? (size_t)(t->bytes - at) : PIECE;
-        status = read_tensor(l, t, at, l->piece, n, err);
+        status = read_tensor(l->engine, t, at, l->piece, n, err);
         if (!status) status = e->ops->weight_write(e->be, out, at, l->piece, n, err);
         if (!status) status = progress(l, n, err);
     }
@@ -76,7 +76,7 @@ static rl_status load_f32(loader *l, const rl_gguf_tensor *t, uint32_t cols, rl_
     float *values = malloc(n * sizeof *values);
     rl_status status = RL_OK;
     if (!raw || !values) status = rl_fail(err, RL_NOMEM, "no memory for tensor %s", t->name);
-    if (!status) status = read_tensor(l, t, 0, raw, t->bytes, err);
+    if (!status) status = read_tensor(l->engine, t, 0, raw, t->bytes, err);
     if (!status) status = e->ops->weight_alloc(e->be, out, t->name, err);
     if (!status) {
         rl_quant_decode(rl_quant_find(t->type), raw, n, values);
@@ -101,7 +101,7 @@ static rl_status load_rows(loader *l, const rl_gguf_tensor *t, const char *name,
         uint64_t bytes = runs[r].rows * row_bytes;
         for (uint64_t at = 0; !status && at < bytes; at += PIECE) {
             size_t n = bytes - at < PIECE ? (size_t)(bytes - at) : PIECE;
-            status = read_tensor(l, t, runs[r].source * row_bytes + at, l->piece, n, err);
+            status = read_tensor(l->engine, t, runs[r].source * row_bytes + at, l->piece, n, err);
             if (!status)
                 status = e->ops->weight_write(e->be, out, runs[r].target * row_bytes + at, l->piece,
                                               n, err);
@@ -186,22 +186,21 @@ static rl_status load_layer(loader *l, uint32_t index, rl_error *err)
     return status;
 }
 
-/* Shapes, types and the first bytes of every tensor of the file. */
-static rl_status take_fingerprint(loader *l, rl_error *err)
+rl_status rl_engine_fingerprint(const rl_engine *e, uint64_t *out, rl_error *err)
 {
-    rl_engine *e = l->engine;
+    uint8_t sample[SAMPLE];
     rl_hash hash = rl_hash_start();
     for (uint64_t i = 0; i < rl_gguf_n_tensors(e->file); i++) {
         const rl_gguf_tensor *t = rl_gguf_tensor_at(e->file, i);
         size_t n = t->bytes < SAMPLE ? (size_t)t->bytes : SAMPLE;
-        rl_status status = read_tensor(l, t, 0, l->piece, n, err);
+        rl_status status = read_tensor(e, t, 0, sample, n, err);
         if (status) return status;
         rl_hash_add(&hash, t->name, strlen(t->name));
         rl_hash_add(&hash, &t->type, sizeof t->type);
         rl_hash_add(&hash, t->dims, sizeof t->dims);
-        rl_hash_add(&hash, l->piece, n);
+        rl_hash_add(&hash, sample, n);
     }
-    e->fingerprint = rl_hash_value(&hash);
+    *out = rl_hash_value(&hash);
     return RL_OK;
 }
 
@@ -223,7 +222,7 @@ rl_status rl_engine_load(rl_engine *e, rl_error *err)
     rl_status status = RL_OK;
     if (!e->net.layers || !l.piece)
         status = rl_fail(err, RL_NOMEM, "%s: no memory to load it", rl_gguf_path(e->file));
-    if (!status) status = take_fingerprint(&l, err);
+    if (!status) status = rl_engine_fingerprint(e, &e->fingerprint, err);
     if (!status) status = load_matrix(&l, e->tensors.embedding, &e->net.embedding, err);
     for (uint32_t i = 0; !status && i < e->config.n_layer; i++)
         status = load_layer(&l, i, err);
