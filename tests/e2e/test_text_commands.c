@@ -205,11 +205,11 @@ static void text_render_takes_a_template_file(void **state)
     const char *path = rl_test_scratch("render.jinja");
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
-    fputs("{% for m in messages %}[{{ m.role }}: {{ m.content }}]{% endfor %}\n\n", file);
+    fputs("{% for m in messages %}[{{ m.role }}: {{ m.content }}]{% endfor %}\n\nend\n", file);
     fclose(file);
     rl_test_run r = RUN_WITH(conversation, "render", "--chat-template-file", path);
     rl_test_expect_code(&r, 0);
-    assert_string_equal(r.out, "[user: Hi]\n");
+    assert_string_equal(r.out, "[user: Hi]\nend");
     rl_test_run_fini(&r);
 }
 
