@@ -87,11 +87,12 @@ typedef enum rl_io_mode { RL_IO_AUTO, RL_IO_DIRECT, RL_IO_BUFFERED } rl_io_mode;
 
 /* A zero field means its default. Strings are only read during the call. */
 typedef struct rl_model_params {
-    const char *backend; /* "auto", "cpu", "oracle", "vulkan"                                   */
-    const char *device;  /* index or name in the list of rl_devices                             */
-    uint32_t n_threads;  /* default: the physical cores that the process may use                */
-    uint32_t cache_mib;  /* expert pool; default: as much as fits                               */
-    uint32_t n_batch;    /* tokens per prefill batch, default 512                               */
+    const char *backend;  /* "auto", "cpu", "oracle", "vulkan"                                   */
+    const char *device;   /* index or name in the list of rl_devices                             */
+    uint32_t n_threads;   /* default: the physical cores that the process may use                */
+    uint32_t cache_mib;   /* expert pool; default: as much as fits                               */
+    uint64_t cache_bytes; /* the same in bytes, for pools that are no whole MiB                  */
+    uint32_t n_batch;     /* tokens per prefill batch, default 512                               */
     /* The session that memory is left for when cache_mib is not given: as rl_session_params. */
     uint32_t plan_ctx;
     bool plan_key_f32, plan_value_f32;

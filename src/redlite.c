@@ -64,7 +64,7 @@ static rl_status open_engine(rl_model *m, const char *path, const rl_model_param
         .device = params->device,
         .isa = getenv("RL_CPU"),
         .n_threads = params->n_threads,
-        .cache_bytes = (uint64_t)params->cache_mib << 20,
+        .cache_bytes = params->cache_mib ? (uint64_t)params->cache_mib << 20 : params->cache_bytes,
         .n_batch = params->n_batch,
         .n_ctx = params->plan_ctx,
         .key_f32 = params->plan_key_f32,

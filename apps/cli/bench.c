@@ -3,8 +3,10 @@
  * A row is prefill (ppN: N tokens read in batches) or decode (tgN: N tokens one by one, each the
  * likeliest one after the last), never a blend. The session is first filled to the depth, then the
  * work is done once outside the clock (so that caches are warm and first-use costs are paid), then
- * -r times inside it, every time from a checkpoint at that depth. Filler tokens are random, from
- * the seed. Cache figures are of the timed decode runs of the row. */
+ * -r times inside it, every time from a checkpoint at that depth. Every decode run begins with
+ * another token, and so goes another way: one that was gone before would find its experts in memory.
+ * Tokens are random, from the seed; with -f they are those of a text, and decode runs read on in it
+ * instead of generating. Cache figures are of the timed decode runs of the row. */
 #include "generation.h"
 
 #include <stdlib.h>
@@ -13,6 +15,7 @@
 typedef struct options {
     cli_list prefill, decode, depth;
     uint32_t repeat;
+    const char *file;
 } options;
 
 enum { MOST = 1 << 20 };
@@ -27,6 +30,8 @@ static const cli_option table[] = { { "-p, --n-prompt", "N,N", CLI_LIST, offseto
                                       MOST, NULL, "tokens in the session before the test (0)" },
                                     { "-r, --repeat", "N", CLI_UINT, offsetof(options, repeat), 1,
                                       1000, NULL, "timed runs per test (5)" },
+                                    { "-f, --file", "FILE", CLI_TEXT, offsetof(options, file), 0, 0,
+                                      NULL, "tokens of this text instead of random ones" },
                                     { 0 } };
 
 typedef struct bench {
@@ -34,8 +39,11 @@ typedef struct bench {
     rl_model *model;
     rl_session *session;
     rl_sampler *sampler; /* greedy */
-    uint32_t *filler;    /* random tokens: depth, then the prompt */
-    size_t done, total;  /* runs, for progress */
+    uint32_t *tokens;    /* [n_tokens] random, or of the text; used in a circle */
+    size_t n_tokens;
+    bool is_text;
+    uint32_t *batch;    /* room for the longest feed */
+    size_t done, total; /* runs, for progress */
 } bench;
 
 typedef struct row {
@@ -45,31 +53,44 @@ typedef struct row {
     rl_session_stats before, after;
 } row;
 
-/* The n tokens of a test, once. Decode starts from the logits that the session stands at. */
-static rl_status run_once(bench *b, const row *r, uint64_t *ns, rl_error *err)
+/* Copies tokens from number `at` on, in a circle. */
+static void copy_tokens(const bench *b, size_t at, uint32_t *out, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = b->tokens[(at + i) % b->n_tokens];
+}
+
+/* The n tokens of a test, once. Run number `run` has a stretch of the tokens for itself. */
+static rl_status run_once(bench *b, const row *r, uint32_t run, uint64_t *ns, rl_error *err)
 {
     rl_status status = RL_OK;
-    uint64_t began = cli_clock_ns();
+    size_t stretch = r->depth + (b->is_text ? (size_t)run * r->n : run);
     if (!r->decode) {
-        status = rl_session_feed(b->session, b->filler + r->depth, r->n, err);
-    } else {
-        for (uint32_t i = 0; !status && i < r->n; i++) {
-            if (cli_interrupts()) return RL_INTERRUPTED;
-            uint32_t token = rl_sampler_sample(b->sampler, rl_session_logits(b->session));
-            status = rl_session_feed(b->session, &token, 1, err);
-        }
+        copy_tokens(b, stretch, b->batch, r->n);
+        uint64_t began = cli_clock_ns();
+        status = rl_session_feed(b->session, b->batch, r->n, err);
+        *ns = cli_clock_ns() - began;
+        return status;
+    }
+    uint64_t began = cli_clock_ns();
+    for (uint32_t i = 0; !status && i < r->n; i++) {
+        uint32_t token = b->tokens[(stretch + i) % b->n_tokens];
+        if (cli_interrupts()) return RL_INTERRUPTED;
+        if (!b->is_text && i) token = rl_sampler_sample(b->sampler, rl_session_logits(b->session));
+        status = rl_session_feed(b->session, &token, 1, err);
     }
     *ns = cli_clock_ns() - began;
     return status;
 }
 
-/* Brings the session to the depth; a decode test needs one token more, to have logits. */
+/* Brings the session to the depth. */
 static rl_status fill(bench *b, uint32_t n, rl_error *err)
 {
     rl_status status = rl_session_reset(b->session, err);
-    if (!status && n) status = rl_session_feed(b->session, b->filler, n, err);
-    if (!status && n) status = rl_session_checkpoint(b->session, err);
-    return status;
+    if (status || !n) return status;
+    copy_tokens(b, 0, b->batch, n);
+    status = rl_session_feed(b->session, b->batch, n, err);
+    return status ? status : rl_session_checkpoint(b->session, err);
 }
 
 static int compare(const void *a, const void *b)
@@ -80,16 +101,15 @@ static int compare(const void *a, const void *b)
 
 static rl_status run_row(bench *b, row *r, double *rates, uint32_t repeat, rl_error *err)
 {
-    uint32_t start = r->depth ? r->depth : r->decode;
     uint64_t ns;
     char what[32];
     snprintf(what, sizeof what, "%s%u", r->decode ? "tg" : "pp", r->n);
-    rl_status status = fill(b, start, err);
+    rl_status status = fill(b, r->depth, err);
     for (uint32_t i = 0; !status && i <= repeat; i++) {
         cli_progress("bench", b->done++, b->total, what);
         if (i == 1) rl_session_get_stats(b->session, &r->before);
-        status = rl_session_rewind(b->session, start, err);
-        if (!status) status = run_once(b, r, &ns, err);
+        status = rl_session_rewind(b->session, r->depth, err);
+        if (!status) status = run_once(b, r, i, &ns, err);
         if (!status && i > 0) rates[i - 1] = (double)r->n * 1e9 / (double)(ns ? ns : 1);
         if (!status && cli_interrupts()) status = RL_INTERRUPTED;
     }
@@ -230,12 +250,13 @@ static uint32_t largest(const cli_list *list)
 }
 
 /* Random tokens that are no control tokens: those could end or restart the text. */
-static int make_filler(bench *b, size_t n)
+static int make_tokens(bench *b, size_t n)
 {
     rl_model_info info;
     rl_model_get_info(b->model, &info);
-    b->filler = malloc((n + 1) * sizeof *b->filler);
-    if (!b->filler) return cli_error("no memory for %zu tokens", n);
+    b->tokens = malloc(n * sizeof *b->tokens);
+    if (!b->tokens) return cli_error("no memory for %zu tokens", n);
+    b->n_tokens = n;
     uint64_t state = b->call->globals.seed;
     for (size_t i = 0; i < n; i++) {
         uint32_t token = 0;
@@ -244,9 +265,18 @@ static int make_filler(bench *b, size_t n)
             token = (uint32_t)((state >> 33) % info.n_vocab);
             if (!rl_token_is_control(b->model, token)) break;
         }
-        b->filler[i] = token;
+        b->tokens[i] = token;
     }
     return -1;
+}
+
+static int read_tokens(bench *b, const char *path)
+{
+    cli_prompt prompt = { .file = path };
+    int rc = cli_prompt_tokens(&prompt, b->model, false, &b->tokens, &b->n_tokens);
+    if (rc >= 0) return rc;
+    b->is_text = true;
+    return b->n_tokens ? -1 : cli_error("%s: there is no text", path);
 }
 
 static int run_rows(bench *b, const cli_list *lists[2], const cli_list *depths, uint32_t repeat)
@@ -288,8 +318,7 @@ static int run(const cli_call *call)
     cli_list prefill = o->prefill.items ? o->prefill : (cli_list){ &default_prefill, !given };
     cli_list decode = o->decode.items ? o->decode : (cli_list){ &default_decode, !given };
     cli_list depth = o->depth.items ? o->depth : (cli_list){ &default_depth, 1 };
-    uint32_t need =
-        largest(&prefill) > largest(&decode) + 1 ? largest(&prefill) : largest(&decode) + 1;
+    uint32_t need = largest(&prefill) > largest(&decode) ? largest(&prefill) : largest(&decode);
     need += largest(&depth);
     if (!largest(&prefill) && !largest(&decode))
         return cli_usage_error(call->command, "there is nothing to measure: give -p or -n");
@@ -301,7 +330,9 @@ static int run(const cli_call *call)
     rl_model_info info;
     int rc = cli_open_model(call, false, &b.model);
     if (rc < 0) rc = cli_create_session(call, b.model, need, &b.session);
-    if (rc < 0) rc = make_filler(&b, need);
+    if (rc < 0) rc = o->file ? read_tokens(&b, o->file) : make_tokens(&b, (size_t)need + o->repeat);
+    if (rc < 0 && !(b.batch = malloc(need * sizeof *b.batch)))
+        rc = cli_error("no memory for %u tokens", need);
     if (rc < 0) {
         rl_model_get_info(b.model, &info);
         rl_sampler_params greedy = { 0 };
@@ -309,7 +340,8 @@ static int run(const cli_call *call)
         if (status) rc = cli_error_of(status, &err);
     }
     if (rc < 0) rc = run_rows(&b, (const cli_list *[]){ &prefill, &decode }, &depth, o->repeat);
-    free(b.filler);
+    free(b.tokens);
+    free(b.batch);
     rl_sampler_destroy(b.sampler);
     rl_session_destroy(b.session);
     rl_model_close(b.model);

@@ -55,11 +55,12 @@ typedef struct cli_globals {
     bool model_given;
     int backend; /* index into "auto|cpu|oracle|vulkan" */
     const char *device;
-    uint32_t cache_mib, n_threads, n_ctx; /* 0: default */
-    int key_type, value_type;             /* -1: default, 0: f32, 1: f16 */
-    int io;                               /* an rl_io_mode */
-    int prefetch;                         /* 0: auto, 1: off */
-    uint64_t seed;                        /* random unless given */
+    float cache_mib;           /* may be a fraction; 0: default */
+    uint32_t n_threads, n_ctx; /* 0: default */
+    int key_type, value_type;  /* -1: default, 0: f32, 1: f16 */
+    int io;                    /* an rl_io_mode */
+    int prefetch;              /* 0: auto, 1: off */
+    uint64_t seed;             /* random unless given */
     bool json, verbose, quiet;
 } cli_globals;
 

@@ -46,7 +46,8 @@ static rl_status plan_memory(file_info *f, const cli_globals *g, rl_error *err)
     const rl_backend_ops *ops = rl_backend_find(strcmp(name, "auto") ? name : "cpu");
     if (!ops) return rl_fail(err, RL_INVALID, "there is no backend named \"%s\"", name);
     rl_status status = rl_memory_plan_pool(
-        &f->pool, &f->weights, g->cache_mib ? (uint64_t)g->cache_mib << 20 : UINT64_MAX, err);
+        &f->pool, &f->weights,
+        g->cache_mib > 0 ? (uint64_t)((double)g->cache_mib * MIB) : UINT64_MAX, err);
     if (status) return status;
     bool f32 = !strcmp(name, "oracle");
     rl_memory_plan_make(&f->memory, &(rl_memory_request){
@@ -280,7 +281,7 @@ static void print_token(const rl_summary *s)
     print_bytes("and per position of context", s->kv_position_bytes);
 }
 
-static void print_experts(const file_info *f, uint32_t cache_mib)
+static void print_experts(const file_info *f, double cache_mib)
 {
     const rl_summary *s = f->summary;
     char number[32];
@@ -288,8 +289,8 @@ static void print_experts(const file_info *f, uint32_t cache_mib)
     for (uint32_t i = 0; i < s->n_classes; i++)
         printf("  %u layers of %s bytes (%.4f MiB) per expert\n", s->classes[i].n_layers,
                grouped(s->classes[i].slot_bytes, number), (double)s->classes[i].slot_bytes / MIB);
-    if (cache_mib)
-        printf("  with --cache-mib %u: %u of %u experts fit\n", cache_mib, f->pool.n_slots,
+    if (cache_mib > 0)
+        printf("  with --cache-mib %g: %u of %u experts fit\n", cache_mib, f->pool.n_slots,
                f->pool.n_expert);
     /* Rounded up, so that they work as --cache-mib. */
     printf("  all %u experts take %llu MiB, the least that works is %llu MiB\n", f->pool.n_expert,

@@ -58,7 +58,7 @@ int cli_open_model(const cli_call *call, bool vocab_only, rl_model **out)
         .backend = cli_backend_name(g),
         .device = g->device,
         .n_threads = g->n_threads,
-        .cache_mib = g->cache_mib,
+        .cache_bytes = (uint64_t)((double)g->cache_mib * (1 << 20)),
         .plan_ctx = g->n_ctx,
         .plan_key_f32 = g->key_type == 0,
         .plan_value_f32 = g->value_type == 0,

@@ -30,7 +30,7 @@ static const struct {
       { "--device", "N|NAME", CLI_TEXT, GLOBAL(device), 0, 0, NULL,
         "which device, as `redlite devices` lists them" } },
     { CLI_SHOW_BACKEND,
-      { "--cache-mib", "N", CLI_UINT, GLOBAL(cache_mib), 1, 1 << 30, NULL,
+      { "--cache-mib", "N", CLI_NUMBER, GLOBAL(cache_mib), 0.001, 1 << 24, NULL,
         "memory for routed experts; default: as much as fits" } },
     { CLI_SHOW_BACKEND,
       { "-t, --threads", "N", CLI_UINT, GLOBAL(n_threads), 1, 256, NULL,
