@@ -61,6 +61,10 @@ static void *cut(rl_arena *arena, size_t bytes, size_t align)
     size_t room = arena->taken_bytes; /* doubling */
     if (room < SMALLEST_CHUNK) room = SMALLEST_CHUNK;
     if (room > LARGEST_CHUNK) room = LARGEST_CHUNK;
+    size_t left = SIZE_MAX;
+    if (arena->limit_bytes) left = arena->limit_bytes - arena->taken_bytes;
+    if (left > sizeof(rl_arena_chunk) && room > left - sizeof(rl_arena_chunk))
+        room = left - sizeof(rl_arena_chunk); /* the last chunk may be smaller */
     if (bytes > room / 4) return take_chunk(arena, bytes);
     char *at = take_chunk(arena, room);
     if (!at) return NULL;
