@@ -3,7 +3,7 @@
  * The definition of right is Python's jinja2 3.1 as chat templates are used there: an immutable
  * sandboxed environment with trim_blocks and lstrip_blocks, loop controls (break, continue), no
  * auto-escaping, `generation` blocks, the functions raise_exception and strftime_now, and a tojson
- * filter that writes plain JSON. What is supported stands in docs/text.md "templates"; whatever is
+ * filter that writes plain JSON. What is supported stands in docs/templates.md; whatever is
  * not supported fails with its name and line. A template sees its variables and nothing else.
  *
  * Hostile templates are expected: steps, recursion, output and memory are bounded.
@@ -26,7 +26,7 @@ void rl_jinja_destroy(rl_jinja *jinja); /* NULL is fine */
 
 /* Bounds of one rendering. A field left zero means the default. */
 typedef struct rl_jinja_limits {
-    uint64_t max_steps; /* default 20 million: evaluated nodes, handled items, 64-byte pieces */
+    uint64_t max_steps; /* default 10 million: evaluated nodes, handled items, 64-byte pieces */
     unsigned max_depth; /* default 1000: nested expressions, statements and macro calls       */
     size_t
         max_output_bytes; /* default 64 MiB                                                     */

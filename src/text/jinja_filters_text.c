@@ -454,6 +454,11 @@ static rl_value filter_round(rl_jinja_run *run, rl_value subject, const rl_value
          down = method && rl_string_is(method, "floor");
     if (method && !up && !down && !rl_string_is(method, "common"))
         rl_jinja_raise(run, RL_INVALID, "method must be common, ceil or floor");
+    if (subject.kind == RL_VALUE_BIGINT) {
+        if (up || down || precision < 0)
+            rl_jinja_raise(run, RL_UNSUPPORTED, "rounding integers beyond 64 bits");
+        return subject;
+    }
     if (subject.kind == RL_VALUE_UNDEFINED) rl_jinja_raise_undefined(run, subject);
     if (!rl_jinja_is_int(subject) && subject.kind != RL_VALUE_FLOAT)
         rl_jinja_raise(run, RL_INVALID, "type %s doesn't define __round__ method",

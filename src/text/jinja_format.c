@@ -232,8 +232,8 @@ rl_value rl_jinja_format(rl_jinja_run *run, rl_value format, rl_value values)
     }
     /* What can be indexed passes for a mapping, of which not everything need be used. */
     bool tuple = rl_jinja_is_list(values, RL_LIST_TUPLE);
-    bool mapping = values.kind == RL_VALUE_DICT || values.kind == RL_VALUE_NAMESPACE ||
-                   values.kind == RL_VALUE_UNDEFINED || rl_jinja_is_list(values, RL_LIST_PLAIN) ||
+    bool mapping = values.kind == RL_VALUE_DICT || values.kind == RL_VALUE_UNDEFINED ||
+                   rl_jinja_is_list(values, RL_LIST_PLAIN) ||
                    rl_jinja_is_list(values, RL_LIST_RANGE);
     if (!mapping && f.next < (tuple ? values.list->count : 1))
         rl_jinja_raise(run, RL_INVALID, "not all arguments converted during string formatting");

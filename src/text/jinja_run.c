@@ -89,7 +89,7 @@ rl_status rl_jinja_render(const rl_jinja *jinja, rl_arena *arena, const rl_dict 
                          .now = params->now ? params->now : (int64_t)time(NULL),
                          .uses = params->uses,
                          .err = err };
-    if (!run.limits.max_steps) run.limits.max_steps = 20000000;
+    if (!run.limits.max_steps) run.limits.max_steps = 10000000;
     if (!run.limits.max_depth) run.limits.max_depth = 1000;
     if (!run.limits.max_output_bytes) run.limits.max_output_bytes = (size_t)64 << 20;
     if (run.uses) *run.uses = (rl_jinja_uses){ 0 };

@@ -266,7 +266,7 @@ static rl_list *rest_of(rl_jinja_run *run, rl_list *generator)
     rl_list *list = rl_jinja_list(run, RL_LIST_PLAIN, 0);
     *list = *generator;
     list->flavor = RL_LIST_PLAIN;
-    list->items += generator->next;
+    if (generator->next) list->items += generator->next;
     list->count -= generator->next;
     list->capacity = list->count;
     list->next = 0;

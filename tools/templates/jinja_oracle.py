@@ -2,7 +2,7 @@
 
 The environment is the one that apply_chat_template of the transformers library makes, except that
 constants are not folded and that filters which give generators compute them at once: both only move
-errors to another place, see docs/text.md. Needs python3-jinja2 3.1.
+errors to another place, see docs/templates.md. Needs python3-jinja2 3.1.
 """
 import datetime
 import json
