@@ -183,6 +183,7 @@ static void attend(void *arg, uint32_t task, uint32_t thread)
         .from = from,
         .to = to,
         .scores = scratch->attn_scores,
+        .block = scratch->attn_block,
         .out = whole ? scratch->attn_out : cpu->part + slot * padded,
         .max = whole ? scratch->attn_max : cpu->part_max + slot,
         .sum = whole ? scratch->attn_sum : cpu->part_sum + slot,

@@ -71,6 +71,7 @@ typedef struct rl_cpu_scratch {
     float *delta_v;     /* [RL_CPU_CHUNK][Dp]                            */
     float *attn_out;    /* [RL_CPU_ATTN_QUERIES][dp]                     */
     float *attn_scores; /* [RL_CPU_ATTN_QUERIES][RL_CPU_ATTN_BLOCK]      */
+    float *attn_block;  /* [2][RL_CPU_ATTN_BLOCK][dp]                    */
     float decay[RL_CPU_CHUNK], beta[RL_CPU_CHUNK], kq[RL_CPU_CHUNK];
     float attn_max[RL_CPU_ATTN_QUERIES], attn_sum[RL_CPU_ATTN_QUERIES];
     uint32_t attn_limit[RL_CPU_ATTN_QUERIES];

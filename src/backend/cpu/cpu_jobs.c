@@ -34,10 +34,11 @@ rl_cpu_act rl_cpu_act_from(const rl_cpu_act *act, uint32_t first)
     return view;
 }
 
-/* Rows per task: about 64 Ki weights, and the same for any number of threads. */
+/* Rows per task: some microseconds of work, and the same for any number of threads. */
 static uint32_t block_rows(const rl_cpu_job *job)
 {
-    uint32_t rows = 65536 / (job->a.cols ? job->a.cols : 1) / 16 * 16;
+    const uint32_t weights = job->n == 1 ? 16384 : 65536;
+    uint32_t rows = weights / (job->a.cols ? job->a.cols : 1) / 16 * 16;
     if (rows < 16) rows = 16;
     if (rows > RL_CPU_BLOCK_ROWS) rows = RL_CPU_BLOCK_ROWS;
     return rows;

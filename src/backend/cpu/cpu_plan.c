@@ -103,6 +103,7 @@ static void cut_all(cutter *c, rl_cpu *cpu, const rl_shape *s, uint32_t n, uint3
         cut_floats(c, &scratch->delta_v, (size_t)RL_CPU_CHUNK * delta_dp);
         cut_floats(c, &scratch->attn_out, (size_t)RL_CPU_ATTN_QUERIES * dp);
         cut_floats(c, &scratch->attn_scores, (size_t)RL_CPU_ATTN_QUERIES * RL_CPU_ATTN_BLOCK);
+        cut_floats(c, &scratch->attn_block, (size_t)2 * RL_CPU_ATTN_BLOCK * dp);
     }
 }
 
@@ -171,6 +172,9 @@ rl_status rl_cpu_attach(rl_backend *be, const rl_net *net, uint32_t max_batch, r
     const rl_shape *s = &net->shape;
     RL_ASSERT(!cpu->net && max_batch && s->n_expert_used <= RL_MAX_EXPERTS_USED);
     RL_ASSERT(s->n_expert_used <= s->n_expert && s->n_rot <= s->head_dim && s->n_rot % 2 == 0);
+    if (s->conv_taps > RL_CPU_MAX_TAPS)
+        return rl_fail(err, RL_UNSUPPORTED, "a convolution of %u taps; the most is %d",
+                       s->conv_taps, RL_CPU_MAX_TAPS);
     cpu->residency = calloc((size_t)s->n_layer * s->n_expert, sizeof *cpu->residency);
     cpu->layers = calloc(s->n_layer, sizeof *cpu->layers);
     cpu->scratch = calloc(cpu->n_threads, sizeof *cpu->scratch);

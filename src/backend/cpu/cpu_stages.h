@@ -15,6 +15,9 @@
 /* Columns of a delta state, keys of a KV cache and values of a head come in blocks of so many. */
 enum { RL_CPU_LANES = 16 };
 
+/* Taps of a convolution, at most. */
+enum { RL_CPU_MAX_TAPS = 64 };
+
 /* Positions of the context that attention takes in one go; queries of one attention tile. */
 enum { RL_CPU_ATTN_BLOCK = 64, RL_CPU_ATTN_QUERIES = 32 };
 
@@ -74,7 +77,9 @@ typedef struct rl_cpu_attn {
     const void *values;    /* [n_ctx][dp]           f32 or f16                        */
     bool key_half, value_half;
     uint32_t from, to; /* from: a multiple of RL_CPU_ATTN_BLOCK */
-    float *scores;     /* scratch [RL_CPU_ATTN_QUERIES][RL_CPU_ATTN_BLOCK] */
+    float *scores;     /* scratch [RL_CPU_ATTN_QUERIES][RL_CPU_ATTN_BLOCK]        */
+    float *block;      /* scratch [2][RL_CPU_ATTN_BLOCK][dp]: keys and values as f32, */
+                       /* where the processor cannot convert on the way               */
     float *out;        /* [n_query][dp]                                    */
     float *max, *sum;  /* [n_query]; max is -INFINITY where nothing is seen */
 } rl_cpu_attn;

@@ -14,6 +14,8 @@ typedef float half_vf __attribute__((vector_size(16)));
 #if defined(__aarch64__)
 #include <arm_neon.h>
 
+#define SLOW_HALF 0
+
 #define FMA(a, b, c) ((half_vf)vfmaq_f32((float32x4_t)(c), (float32x4_t)(a), (float32x4_t)(b)))
 
 static inline half_vf load_half(const uint16_t *p)
@@ -22,12 +24,20 @@ static inline half_vf load_half(const uint16_t *p)
 }
 
 #else
+#define SLOW_HALF    1
 #define FMA(a, b, c) ((a) * (b) + (c)) /* no such instruction, so no choice */
 
+/* rl_f32_from_f16 four times. */
 static inline half_vf load_half(const uint16_t *p)
 {
-    return (half_vf){ rl_f32_from_f16(p[0]), rl_f32_from_f16(p[1]), rl_f32_from_f16(p[2]),
-                      rl_f32_from_f16(p[3]) };
+    typedef uint16_t u16x4 __attribute__((vector_size(8)));
+    typedef int32_t i32x4 __attribute__((vector_size(16)));
+    u16x4 h;
+    memcpy(&h, p, sizeof h);
+    const i32x4 wide = __builtin_convertvector(h, i32x4);
+    const i32x4 rest = (wide & 0x7fff) << 13, odd = (wide & 0x7c00) == 0x7c00; /* infinity, NaN */
+    const i32x4 number = (i32x4)((half_vf)rest * 0x1p112f);
+    return (half_vf)((wide & 0x8000) << 16 | (odd & (rest | 0x7f800000)) | (~odd & number));
 }
 
 #endif

@@ -7,6 +7,7 @@
 #define L            8
 #define QT           4
 #define TABLE        rl_cpu_stages_avx2
+#define SLOW_HALF    0
 #define ISA          "avx2"
 #define FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
 

@@ -7,6 +7,7 @@
 #define L            16
 #define QT           8
 #define TABLE        rl_cpu_stages_avx512
+#define SLOW_HALF    0
 #define ISA          "avx512"
 #define FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
 

@@ -5,6 +5,7 @@
  *     QT           queries that one pass of attention keeps in registers: 2, 4 or 8
  *     TABLE, ISA   the table to define and its name
  *     load_half(p) L values of binary16
+ *     SLOW_HALF    1: binary16 is better converted once per block than on the way
  *     FMA(a, b, c) a b + c, rounded once where the processor can, and the same everywhere
  * Vectors are the compiler's own; FMA comes by -ffp-contract=fast, where the processor has it. */
 
@@ -173,36 +174,45 @@ static void gated_norm(const float *x, const float *weight, const float *z, uint
 
 /* ---- convolution ----------------------------------------------------------------------------- */
 
+/* One token: columns[j] is what tap j multiplies; the newest is `row` itself. */
+INLINE void conv_row(const rl_cpu_conv *a, const float *const *columns, const uint32_t taps,
+                     float *row)
+{
+    vf squares = { 0 };
+    FOR_VECTORS(a->width, {
+        vf sum = { 0 };
+        for (uint32_t j = 0; j < taps; j++)
+            sum += LOAD(a->weights + (size_t)j * a->channels) * LOAD(columns[j]);
+        sum *= sigmoid_of(sum);
+        squares += sum * sum;
+        STORE(row, sum);
+    });
+    if (a->norm_scale == 0) return;
+    const float scale = a->norm_scale / sqrtf(sum_of(squares) + 1e-6f);
+    FOR_VECTORS(a->width, { STORE(row, LOAD(row) * scale); });
+}
+
 static void conv(const rl_cpu_conv *a)
 {
+    const float *columns[RL_CPU_MAX_TAPS];
     const uint32_t past = a->taps - 1;
+    /* Column i of the old state and the batch together. */
+#define COLUMN(i)                                                                                  \
+    ((i) < past ? a->state_in + (size_t)(i)*a->channels : a->u + (size_t)((i)-past) * a->stride)
     /* The new state first: it holds raw columns, and the result will replace them. */
-    for (uint32_t j = 0; j < past; j++) {
-        const uint32_t from = a->n + j; /* of the old state, then of u */
-        const float *column = from < past ? a->state_in + (size_t)from * a->channels
-                                          : a->u + (size_t)(from - past) * a->stride;
-        memcpy(a->state_out + (size_t)j * a->channels, column, a->width * sizeof(float));
-    }
+    for (uint32_t j = 0; j < past; j++)
+        memcpy(a->state_out + (size_t)j * a->channels, COLUMN(a->n + j), a->width * sizeof(float));
     /* Newest token first, so that every window is still raw. */
     for (uint32_t t = a->n; t-- > 0;) {
         float *row = a->u + (size_t)t * a->stride;
-        vf squares = { 0 };
-        FOR_VECTORS(a->width, {
-            vf sum = { 0 };
-            for (uint32_t j = 0; j < a->taps; j++) {
-                const uint32_t from = t + j;
-                const float *column = from < past ? a->state_in + (size_t)from * a->channels
-                                                  : a->u + (size_t)(from - past) * a->stride;
-                sum += LOAD(a->weights + (size_t)j * a->channels) * LOAD(column);
-            }
-            sum *= sigmoid_of(sum);
-            squares += sum * sum;
-            STORE(row, sum);
-        });
-        if (a->norm_scale == 0) continue;
-        const float scale = a->norm_scale / sqrtf(sum_of(squares) + 1e-6f);
-        FOR_VECTORS(a->width, { STORE(row, LOAD(row) * scale); });
+        for (uint32_t j = 0; j < a->taps; j++)
+            columns[j] = COLUMN(t + j);
+        if (a->taps == 4)
+            conv_row(a, columns, 4, row);
+        else
+            conv_row(a, columns, a->taps, row);
     }
+#undef COLUMN
 }
 
 /* ---- delta rule ------------------------------------------------------------------------------ */
@@ -289,6 +299,18 @@ static void settle(const rl_cpu_owed *a)
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
+INLINE const void *cache_at(const void *cache, bool half, size_t index)
+{
+    return half ? (const void *)((const uint16_t *)cache + index)
+                : (const void *)((const float *)cache + index);
+}
+
+INLINE vf cache_load(const void *cache, bool half, size_t index)
+{
+    return half ? (vf)load_half((const uint16_t *)cache + index)
+                : load((const float *)cache + index);
+}
+
 /* scores[query][16 blocks] of `queries` queries against `blocks` blocks of 16 keys. */
 INLINE void attn_scores(const float *q, uint32_t padded, const void *keys, bool half, uint32_t d,
                         const int queries, const int blocks, float *scores)
@@ -300,10 +322,8 @@ INLINE void attn_scores(const float *q, uint32_t padded, const void *keys, bool 
     for (uint32_t n = 0; n < d; n++) {
 #pragma GCC unroll 16
         for (int i = 0; i < vectors; i++) {
-            const size_t at =
-                ((size_t)(i / VECTORS) * d + n) * RL_CPU_LANES + (size_t)(i % VECTORS) * L;
-            const vf key =
-                half ? (vf)load_half((const uint16_t *)keys + at) : load((const float *)keys + at);
+            const size_t block = (size_t)(i / VECTORS) * d + n;
+            const vf key = cache_load(keys, half, block * RL_CPU_LANES + (size_t)(i % VECTORS) * L);
 #pragma GCC unroll 8
             for (int j = 0; j < queries; j++)
                 sum[j * vectors + i] += key * q[(size_t)j * padded + n];
@@ -327,9 +347,7 @@ INLINE void attn_values(const float *weights, const void *values, bool half, uin
     for (uint32_t t = 0; t < n; t++) {
 #pragma GCC unroll 8
         for (int i = 0; i < vectors; i++) {
-            const size_t at = (size_t)t * padded + (size_t)i * L;
-            const vf value = half ? (vf)load_half((const uint16_t *)values + at)
-                                  : load((const float *)values + at);
+            const vf value = cache_load(values, half, (size_t)t * padded + (size_t)i * L);
 #pragma GCC unroll 8
             for (int j = 0; j < queries; j++)
                 sum[j * vectors + i] += value * weights[(size_t)j * RL_CPU_ATTN_BLOCK + t];
@@ -342,100 +360,97 @@ INLINE void attn_values(const float *weights, const void *values, bool half, uin
             store(out + (size_t)j * padded + (size_t)i * L, sum[j * vectors + i]);
 }
 
-/* One block of up to 64 positions for `queries` queries: scores, the running softmax, values. */
-INLINE void attn_block(const rl_cpu_attn *a, uint32_t first, uint32_t from, bool key_half,
-                       bool value_half, const int queries)
+/* Scores of one query to weights, joined with what it has so far: the running softmax. n positions
+ * begin at `from`. */
+static void attn_softmax(const rl_cpu_attn *a, uint32_t query, uint32_t from, uint32_t n)
 {
-    const uint32_t d = a->d, padded = rl_cpu_pad(d);
-    const uint32_t n = a->to - from < RL_CPU_ATTN_BLOCK ? a->to - from : RL_CPU_ATTN_BLOCK;
-    const uint32_t n_padded = rl_cpu_pad(n);
+    const uint32_t padded = rl_cpu_pad(a->d), n_padded = rl_cpu_pad(n), limit = a->limit[query];
+    const uint32_t seen = limit <= from ? 0 : limit - from < n ? limit - from : n;
+    float *row = a->scores + (size_t)query * RL_CPU_ATTN_BLOCK;
+    float *out = a->out + (size_t)query * padded;
+    if (!seen) { /* -infinity minus -infinity must not happen */
+        memset(row, 0, n_padded * sizeof *row);
+        return;
+    }
+    for (uint32_t t = seen; t < n_padded; t++)
+        row[t] = -INFINITY;
+    vf top = load(row);
+    for (uint32_t t = L; t < n_padded; t += L) {
+        const vf more = load(row + t);
+        top = pick(more > top, more, top);
+    }
+    const float top_score = max_of(top);
+    if (top_score > a->max[query]) {
+        /* At the first block exp_of(-infinity) is 0, and so is what it scales. */
+        float scale[L];
+        store(scale, exp_of(splat(a->max[query] - top_score)));
+        a->sum[query] *= scale[0];
+        a->max[query] = top_score;
+        for (uint32_t i = 0; i < padded; i += L)
+            store(out + i, load(out + i) * scale[0]);
+    }
+    const float base = a->max[query];
+    vf total = { 0 };
+    for (uint32_t t = 0; t < n_padded; t += L) {
+        const vf weight = exp_of(load(row + t) - base);
+        total += weight;
+        store(row + t, weight);
+    }
+    a->sum[query] += sum_of(total);
+}
+
+/* `queries` queries against one block of n positions from `from` on. */
+INLINE void attn_block(const rl_cpu_attn *a, const void *keys, bool key_half, const void *values,
+                       bool value_half, uint32_t first, uint32_t from, uint32_t n,
+                       const int queries)
+{
+    enum { TOGETHER = L == 16 ? 4 : 1 }; /* vectors at once when few queries share them */
+    const int together = queries <= 2 ? TOGETHER : 1;
+    const uint32_t d = a->d, padded = rl_cpu_pad(d), n_padded = rl_cpu_pad(n);
     const float *q = a->q + (size_t)first * padded;
     float *scores = a->scores + (size_t)first * RL_CPU_ATTN_BLOCK;
-    const size_t key_at = (size_t)from * d;
-    const void *keys = key_half ? (const void *)((const uint16_t *)a->keys + key_at)
-                                : (const void *)((const float *)a->keys + key_at);
-    enum { TOGETHER = L == 16 ? 4 : 1 }; /* blocks at once when few queries share them */
-    uint32_t done = 0;
-    if (queries <= 2)
-        for (; done + TOGETHER * RL_CPU_LANES <= n_padded; done += TOGETHER * RL_CPU_LANES)
-            attn_scores(q, padded,
-                        key_half ? (const void *)((const uint16_t *)keys + (size_t)done * d)
-                                 : (const void *)((const float *)keys + (size_t)done * d),
-                        key_half, d, queries, queries <= 2 ? TOGETHER : 1, scores + done);
-    for (; done < n_padded; done += RL_CPU_LANES)
-        attn_scores(q, padded,
-                    key_half ? (const void *)((const uint16_t *)keys + (size_t)done * d)
-                             : (const void *)((const float *)keys + (size_t)done * d),
-                    key_half, d, queries, 1, scores + done);
-
-    for (int j = 0; j < queries; j++) {
-        float *row = scores + (size_t)j * RL_CPU_ATTN_BLOCK;
-        float *out = a->out + (size_t)(first + (uint32_t)j) * padded;
-        float *max = &a->max[first + (uint32_t)j], *sum = &a->sum[first + (uint32_t)j];
-        const uint32_t limit = a->limit[first + (uint32_t)j];
-        const uint32_t seen = limit <= from ? 0 : limit - from < n ? limit - from : n;
-        for (uint32_t t = seen; t < n_padded; t++)
-            row[t] = -INFINITY;
-        if (!seen) { /* -infinity minus -infinity must not happen */
-            memset(row, 0, n_padded * sizeof *row);
-            continue;
-        }
-        vf top = load(row);
-        for (uint32_t t = L; t < n_padded; t += L) {
-            const vf more = load(row + t);
-            top = pick(more > top, more, top);
-        }
-        const float top_score = max_of(top);
-        if (top_score > *max) {
-            /* At the first block exp_of(-infinity) is 0, and so is what it scales. */
-            const float scale = sum_of(exp_of(splat(*max - top_score))) / L;
-            *sum *= scale;
-            *max = top_score;
-            for (uint32_t i = 0; i < padded; i += L)
-                store(out + i, load(out + i) * scale);
-        }
-        const float base = *max;
-        vf total = { 0 };
-        for (uint32_t t = 0; t < n_padded; t += L) {
-            const vf weight = exp_of(load(row + t) - base);
-            total += weight;
-            store(row + t, weight);
-        }
-        *sum += sum_of(total);
-    }
-
     float *out = a->out + (size_t)first * padded;
-    const size_t value_at = (size_t)from * padded;
-    const void *values = value_half ? (const void *)((const uint16_t *)a->values + value_at)
-                                    : (const void *)((const float *)a->values + value_at);
-    uint32_t lane = 0;
-    if (queries <= 2)
-        for (; lane + 4 * L <= padded; lane += 4 * L)
-            attn_values(scores,
-                        value_half ? (const void *)((const uint16_t *)values + lane)
-                                   : (const void *)((const float *)values + lane),
-                        value_half, padded, n, queries, queries <= 2 ? 4 : 1, out + lane);
-    for (; lane < padded; lane += L)
-        attn_values(scores,
-                    value_half ? (const void *)((const uint16_t *)values + lane)
-                               : (const void *)((const float *)values + lane),
-                    value_half, padded, n, queries, 1, out + lane);
+    uint32_t at = 0;
+    for (; at + together * RL_CPU_LANES <= n_padded; at += together * RL_CPU_LANES)
+        attn_scores(q, padded, cache_at(keys, key_half, (size_t)at * d), key_half, d, queries,
+                    together, scores + at);
+    for (; at < n_padded; at += RL_CPU_LANES)
+        attn_scores(q, padded, cache_at(keys, key_half, (size_t)at * d), key_half, d, queries, 1,
+                    scores + at);
+    for (int j = 0; j < queries; j++)
+        attn_softmax(a, first + (uint32_t)j, from, n);
+    at = 0;
+    for (; at + together * L <= padded; at += together * L)
+        attn_values(scores, cache_at(values, value_half, at), value_half, padded, n, queries,
+                    together, out + at);
+    for (; at < padded; at += L)
+        attn_values(scores, cache_at(values, value_half, at), value_half, padded, n, queries, 1,
+                    out + at);
 }
 
-INLINE void attn_types(const rl_cpu_attn *a, bool key_half, bool value_half)
+INLINE void attn_types(const rl_cpu_attn *a, const void *keys, bool key_half, const void *values,
+                       bool value_half, uint32_t from, uint32_t n)
 {
-    for (uint32_t from = a->from; from < a->to; from += RL_CPU_ATTN_BLOCK) {
-        uint32_t first = 0;
-        for (; first + QT <= a->n_query; first += QT)
-            attn_block(a, first, from, key_half, value_half, QT);
+    uint32_t first = 0;
+    for (; first + QT <= a->n_query; first += QT)
+        attn_block(a, keys, key_half, values, value_half, first, from, n, QT);
 #if QT > 2
-        for (; first + 2 <= a->n_query; first += 2)
-            attn_block(a, first, from, key_half, value_half, 2);
+    for (; first + 2 <= a->n_query; first += 2)
+        attn_block(a, keys, key_half, values, value_half, first, from, n, 2);
 #endif
-        for (; first < a->n_query; first++)
-            attn_block(a, first, from, key_half, value_half, 1);
-    }
+    for (; first < a->n_query; first++)
+        attn_block(a, keys, key_half, values, value_half, first, from, n, 1);
 }
+
+#if SLOW_HALF
+static const float *block_from_half(const void *half, size_t n, float *out)
+{
+    const uint16_t *in = half;
+    for (size_t i = 0; i < n; i += L) /* n is a multiple of 16 */
+        store(out + i, (vf)load_half(in + i));
+    return out;
+}
+#endif
 
 static void attn(const rl_cpu_attn *a)
 {
@@ -445,14 +460,27 @@ static void attn(const rl_cpu_attn *a)
         a->max[i] = -INFINITY;
         a->sum[i] = 0;
     }
-    if (a->key_half && a->value_half)
-        attn_types(a, true, true);
-    else if (a->key_half)
-        attn_types(a, true, false);
-    else if (a->value_half)
-        attn_types(a, false, true);
-    else
-        attn_types(a, false, false);
+    for (uint32_t from = a->from; from < a->to; from += RL_CPU_ATTN_BLOCK) {
+        const uint32_t n = a->to - from < RL_CPU_ATTN_BLOCK ? a->to - from : RL_CPU_ATTN_BLOCK;
+        const void *keys = cache_at(a->keys, a->key_half, (size_t)from * a->d);
+        const void *values = cache_at(a->values, a->value_half, (size_t)from * padded);
+#if SLOW_HALF
+        if (a->key_half) keys = block_from_half(keys, (size_t)rl_cpu_pad(n) * a->d, a->block);
+        if (a->value_half)
+            values = block_from_half(values, (size_t)n * padded,
+                                     a->block + (size_t)RL_CPU_ATTN_BLOCK * padded);
+        attn_types(a, keys, false, values, false, from, n);
+#else
+        if (a->key_half && a->value_half)
+            attn_types(a, keys, true, values, true, from, n);
+        else if (a->key_half)
+            attn_types(a, keys, true, values, false, from, n);
+        else if (a->value_half)
+            attn_types(a, keys, false, values, true, from, n);
+        else
+            attn_types(a, keys, false, values, false, from, n);
+#endif
+    }
 }
 
 const rl_cpu_stages TABLE = {
