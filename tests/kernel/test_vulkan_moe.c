@@ -42,8 +42,8 @@ static routed run_route(const float *logits, uint32_t n, uint32_t n_expert, uint
         .n_expert = n_expert,
         .k = k,
         .layer = 5,
-        .check = check,
     };
+    rl_test_gpu_set_token(gpu, &(rl_vk_token){ .n = n, .check = check });
     assert_ok(rl_vk_op_route(&gpu->ops, &gpu->cmd, n, forced != NULL, &push, &err));
     rl_test_gpu_get(gpu, &ids, out.ids, n * k * 4);
     rl_test_gpu_get(gpu, &weights, out.weights, n * k * 4);
@@ -245,7 +245,7 @@ static void check_experts(uint32_t up_type, uint32_t down_type, uint32_t h, uint
     rl_vk_cmd *cmd = &gpu->cmd;
     assert_ok(rl_vk_op_matvec(&gpu->ops, cmd, &gate_up, &err));
     rl_vk_cmd_barrier(cmd);
-    assert_ok(rl_vk_op_experts_down(&gpu->ops, cmd, down_type, &last, &err));
+    assert_ok(rl_vk_op_experts_down(&gpu->ops, cmd, down_type, RL_INPUT_PLAIN, &last, &err));
     for (uint32_t part = 0; part < 2; part++) { /* in two calls, even and odd ranks */
         alone.push.mask = part ? 0xaaaaaaaau : 0x55555555u;
         assert_ok(rl_vk_op_matvec(&gpu->ops, cmd, &alone, &err));

@@ -179,9 +179,14 @@ static inline void relax(void)
 
 rl_status rl_vk_stream_wait(rl_vk_stream *stream, uint64_t value, uint32_t spin_us, rl_error *err)
 {
+    stream->counters.waits++;
+    return rl_vk_stream_await(stream, value, spin_us, err);
+}
+
+rl_status rl_vk_stream_await(rl_vk_stream *stream, uint64_t value, uint32_t spin_us, rl_error *err)
+{
     rl_vk_device *device = stream->device;
     if (atomic_load(&device->lost)) return refuse_lost(device, err);
-    stream->counters.waits++;
     if (spin_us) {
         uint64_t until = rl_clock_ns() + 1000ull * spin_us;
         do {

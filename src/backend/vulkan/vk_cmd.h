@@ -92,6 +92,9 @@ RL_MUST_CHECK rl_status rl_vk_stream_submit_batches(rl_vk_stream *stream,
 /* Waits until the clock reaches value: spinning for up to spin_us, then asleep. */
 RL_MUST_CHECK rl_status rl_vk_stream_wait(rl_vk_stream *stream, uint64_t value, uint32_t spin_us,
                                           rl_error *err);
+/* The same for a point inside work whose end is waited for elsewhere: not counted as a wait. */
+RL_MUST_CHECK rl_status rl_vk_stream_await(rl_vk_stream *stream, uint64_t value, uint32_t spin_us,
+                                           rl_error *err);
 /* Whether the clock has reached value; *done is false on errors. Does not count as a wait. */
 RL_MUST_CHECK rl_status rl_vk_stream_poll(rl_vk_stream *stream, uint64_t value, bool *done,
                                           rl_error *err);

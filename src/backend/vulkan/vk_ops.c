@@ -197,9 +197,10 @@ rl_status rl_vk_op_route(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, bool forced
     return RECORD(RL_VK_ROUTE, RL_VK_NO_TYPE, push, n, 1, 1, 64, forced);
 }
 
-rl_status rl_vk_op_experts_down(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type,
+rl_status rl_vk_op_experts_down(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type, uint32_t input,
                                 const rl_experts_down_push *push, rl_error *err)
 {
+    RL_ASSERT(input == RL_INPUT_PLAIN || input == RL_INPUT_SWIGLU);
     RL_ASSERT(push->cols % 32 == 0 && push->k >= 1 && push->k <= 32);
     rl_experts_down_push p = *push;
     p.tables = ops->tables.address;
@@ -209,7 +210,8 @@ rl_status rl_vk_op_experts_down(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type,
     /* A team per rank, in whole subgroups. */
     uint32_t local = divide_up((uint64_t)p.k * team, ops->subgroup) * ops->subgroup;
     local = min_u32(local, 256 / ops->subgroup * ops->subgroup);
-    return RECORD(RL_VK_EXPERTS_DOWN, type, &p, divide_up(p.rows, rows), 1, 1, local, rows, team);
+    return RECORD(RL_VK_EXPERTS_DOWN, type, &p, divide_up(p.rows, rows), 1, 1, local, rows, team,
+                  input);
 }
 
 rl_status rl_vk_op_moe_sum(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, const rl_moe_sum_push *push,

@@ -85,9 +85,10 @@ RL_MUST_CHECK rl_status rl_vk_op_attn_out(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32
 RL_MUST_CHECK rl_status rl_vk_op_route(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, bool forced,
                                        const rl_route_push *push, rl_error *err);
 
-/* The chosen experts' last matrices and the sum, in one; and the sum alone. */
+/* The chosen experts' last matrices and the sum, in one; and the sum alone. input: plain, swiglu. */
 RL_MUST_CHECK rl_status rl_vk_op_experts_down(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type,
-                                              const rl_experts_down_push *push, rl_error *err);
+                                              uint32_t input, const rl_experts_down_push *push,
+                                              rl_error *err);
 RL_MUST_CHECK rl_status rl_vk_op_moe_sum(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n,
                                          const rl_moe_sum_push *push, rl_error *err);
 

@@ -145,6 +145,12 @@ float rl_silu(float x)
     return x / (1.0 + exp(-x));
 }
 
+vec4 rl_swiglu4(vec4 gate, vec4 up)
+{
+    precise vec4 v = vec4(rl_silu(gate.x), rl_silu(gate.y), rl_silu(gate.z), rl_silu(gate.w)) * up;
+    return v;
+}
+
 // log(1 + e) for e in [0, 1], to f32 precision whatever log() is worth: 2 atanh(e / (2 + e)).
 float rl_log1p(float e)
 {

@@ -15,6 +15,7 @@
 
 layout(constant_id = 1) const uint ROWS = 4;
 layout(constant_id = 2) const uint TEAM = 16;
+layout(constant_id = 3) const uint INPUT = 0; // plain or swiglu
 layout(push_constant, std430) uniform Push { rl_experts_down_push p; };
 
 shared float product[32 * ROWS]; // [rank][row]
@@ -41,12 +42,17 @@ void main()
         if (active_) {
             rl_words w = rl_words(slot + p.w);
             rl_floats4 x = rl_floats4(p.x + 4ul * uint64_t(rank * p.cols));
+            rl_floats4 aux = rl_floats4(p.aux + 4ul * uint64_t(rank * p.cols));
             for (uint g = lane; g < n_chunks; g += lanes) {
                 vec4 v[8], sums = vec4(0.0);
                 [[unroll]] for (uint r = 0u; r < 4u; r++) {
                     uint i = rl_index(g, r, n_chunks) >> 2;
                     v[2u * r] = x.v[i];
                     v[2u * r + 1u] = x.v[i + 1u];
+                    if (INPUT == RL_INPUT_SWIGLU) {
+                        v[2u * r] = rl_swiglu4(v[2u * r], aux.v[i]);
+                        v[2u * r + 1u] = rl_swiglu4(v[2u * r + 1u], aux.v[i + 1u]);
+                    }
 #ifdef RL_OFFSET
                     sums[r] = rl_sum8(v[2u * r], v[2u * r + 1u]);
 #endif

@@ -47,9 +47,8 @@ void load_x(uint x_row, uint g, uint r, uint n_chunks, out vec4 a, out vec4 b)
         a *= s;
         b *= s;
     } else if (INPUT == RL_INPUT_SWIGLU) {
-        vec4 u = rl_floats4(p.aux + at).v[0], v = rl_floats4(p.aux + at).v[1];
-        a = vec4(rl_silu(a.x), rl_silu(a.y), rl_silu(a.z), rl_silu(a.w)) * u;
-        b = vec4(rl_silu(b.x), rl_silu(b.y), rl_silu(b.z), rl_silu(b.w)) * v;
+        a = rl_swiglu4(a, rl_floats4(p.aux + at).v[0]);
+        b = rl_swiglu4(b, rl_floats4(p.aux + at).v[1]);
     }
 }
 

@@ -29,10 +29,9 @@ const bool ROUTED = MATRIX == RL_MATRIX_ROUTED || MATRIX == RL_MATRIX_ROUTED_PAI
 const uint OUTPUTS = PAIR ? ROWS / 2u : ROWS; // per team
 
 // The inputs of chunk g; adds to the sum of squares where the norm needs it.
-void load_inputs(rl_floats4 x, uint g, uint n_chunks, out vec4 v[8], out vec4 sums,
-                 inout float squares)
+void load_inputs(rl_floats4 x, rl_floats4 aux, uint g, uint n_chunks, out vec4 v[8],
+                 out vec4 sums, inout float squares)
 {
-    rl_floats4 aux = rl_floats4(p.aux);
     sums = vec4(0.0);
     [[unroll]] for (uint r = 0u; r < 4u; r++) {
         uint first = rl_index(g, r, n_chunks), i = first >> 2;
@@ -42,7 +41,7 @@ void load_inputs(rl_floats4 x, uint g, uint n_chunks, out vec4 v[8], out vec4 su
             a *= aux.v[i];
             b *= aux.v[i + 1u];
         } else if (INPUT == RL_INPUT_HEADS) {
-            rl_floats part = rl_floats(p.aux);
+            rl_floats part = rl_floats(p.aux + 4ul * uint64_t(gl_WorkGroupID.z * (p.cols / p.head) * p.parts));
             uint at = (first / p.head) * p.parts;
             float s = 0.0;
             for (uint k = 0u; k < p.parts; k++)
@@ -51,9 +50,8 @@ void load_inputs(rl_floats4 x, uint g, uint n_chunks, out vec4 v[8], out vec4 su
             a *= s;
             b *= s;
         } else if (INPUT == RL_INPUT_SWIGLU) {
-            vec4 u = aux.v[i], w = aux.v[i + 1u];
-            a = vec4(rl_silu(a.x), rl_silu(a.y), rl_silu(a.z), rl_silu(a.w)) * u;
-            b = vec4(rl_silu(b.x), rl_silu(b.y), rl_silu(b.z), rl_silu(b.w)) * w;
+            a = rl_swiglu4(a, aux.v[i]);
+            b = rl_swiglu4(b, aux.v[i + 1u]);
         }
         v[2u * r] = a;
         v[2u * r + 1u] = b;
@@ -79,7 +77,9 @@ void main()
     if (halt != 0u) return;
     rl_words w = rl_words(base);
     rl_words w_second = rl_words(base + (PAIR ? p.second : 0ul));
-    rl_floats4 x = rl_floats4(p.x + 4ul * uint64_t(token * p.x_token + rank * p.x_rank));
+    uint64_t x_at = 4ul * uint64_t(token * p.x_token + rank * p.x_rank);
+    rl_floats4 x = rl_floats4(p.x + x_at);
+    rl_floats4 aux = rl_floats4(p.aux + (INPUT == RL_INPUT_SWIGLU ? x_at : 0ul));
     rl_floats_out y = rl_floats_out(p.y + 4ul * uint64_t(token * p.y_token + rank * p.rows));
     rl_floats add = rl_floats(p.add + 4ul * uint64_t(token * p.y_token));
 
@@ -102,7 +102,7 @@ void main()
         float squares = 0.0;
         for (uint g = lane; g < n_chunks; g += lanes) {
             vec4 v[8], sums;
-            load_inputs(x, g, n_chunks, v, sums, squares);
+            load_inputs(x, aux, g, n_chunks, v, sums, squares);
             [[unroll]] for (uint k = 0u; k < ROWS; k++) {
                 rl_chunk c;
                 if (PAIR && (k & 1u) != 0u)

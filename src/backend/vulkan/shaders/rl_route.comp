@@ -7,7 +7,7 @@
 // Reads    logits f32 [n][E], E <= 1024; FORCED: the choice itself
 //          residency u64 [E] of the layer: device address of the slot; 0: absent
 // Writes   ids u32 [n][k], weights f32 [n][k]; ids again where the host reads them
-//          token.halt = layer + 1 when an expert is absent and `check` is set
+//          token.halt = layer + 1 when an expert is absent and token.check is set
 // Push     rl_route_push
 // Numerics f32; equal logits: lower index first; maximum subtracted before exp; the sum runs in order
 //          of rank
@@ -103,5 +103,6 @@ void main()
     rl_words_out(p.ids).v[at] = e;
     rl_words_out(p.publish).v[at] = e;
     rl_floats_out(p.weights).v[at] = exp(chosen_logit[id] - top) / sum;
-    if (p.check != 0u && rl_addresses(p.residency).v[e] == 0ul) token.v.halt = p.layer + 1u;
+    bool look = token.v.check != 0u && p.residency != 0ul;
+    if (look && rl_addresses(p.residency).v[e] == 0ul) token.v.halt = p.layer + 1u;
 }

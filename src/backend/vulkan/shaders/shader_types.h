@@ -39,6 +39,8 @@ struct rl_vk_token {
     RL_U32 position; /* of the batch's first token                                               */
     RL_U32 side;     /* which copy of the recurrent state is read: 0 or 1                        */
     RL_U32 n;        /* tokens                                                                   */
+    RL_U32 check;    /* not 0: an absent expert halts                                            */
+    RL_U32 unused[3];
 };
 
 /* ---- push constants ------------------------------------------------------------------------------ */
@@ -222,7 +224,7 @@ struct rl_argmax_push {
 #define RL_STRUCT(name, bytes)                                                                     \
     typedef struct name name;                                                                      \
     _Static_assert(sizeof(name) == (bytes), #name " is laid out otherwise by shaders");
-RL_STRUCT(rl_vk_token, 16)
+RL_STRUCT(rl_vk_token, 32)
 RL_STRUCT(rl_vk_tile, 16)
 RL_STRUCT(rl_matvec_push, 128)
 RL_STRUCT(rl_embed_push, 40)
@@ -233,7 +235,7 @@ RL_STRUCT(rl_attn_prep_push, 88)
 RL_STRUCT(rl_attn_push, 104)
 RL_STRUCT(rl_attn_out_push, 40)
 RL_STRUCT(rl_route_push, 72)
-RL_STRUCT(rl_experts_down_push, 96)
+RL_STRUCT(rl_experts_down_push, 104)
 RL_STRUCT(rl_moe_sum_push, 48)
 RL_STRUCT(rl_argmax_push, 32)
 #undef RL_STRUCT

@@ -1,0 +1,238 @@
+/* vk_backend.h - the Vulkan backend's insides, shared by its files.
+ *
+ *   vk_backend.c  opening, devices, weights, the pool, the table of stages
+ *   vk_state.c    a session's memory: recurrent copies, KV cache
+ *   vk_record.c   every stage as kernels in a command buffer
+ *   vk_stages.c   the stage calls: who records, when is submitted, what is read back
+ *   vk_routed.c   segments recorded once per state, and the ways to submit them (docs/gpu-routing.md)
+ *
+ * All activations live in buffers taken at attach and are used by every batch; a single token and a
+ * batch differ only in the kernels that are recorded. */
+#ifndef RL_BACKEND_VULKAN_VK_BACKEND_H
+#define RL_BACKEND_VULKAN_VK_BACKEND_H
+
+#include "backend/backend.h"
+#include "backend/vulkan/vk_ops.h"
+
+/* Parameters of one batch in memory that the host writes and kernels read: rl_vk_token, then token
+ * ids, then pairs (cosine, sine). */
+typedef struct rl_vk_block {
+    rl_vk_span span;
+    uint32_t max_tokens;
+    uint64_t token, ids, rope; /* device addresses */
+} rl_vk_block;
+
+/* One layer's part of a state. */
+typedef struct rl_vk_layer_state {
+    rl_vk_span conv, delta;  /* recurrent: [2][..], both copies */
+    rl_vk_span keys, values; /* attention */
+} rl_vk_layer_state;
+
+struct rl_state {
+    rl_vk_arena *arena, *upload;
+    rl_vk_layer_state *layers;
+    rl_state_params params;
+    uint32_t side; /* the current copy */
+    rl_vk_block block;
+    rl_vk_cmd *segments; /* [n_layer + 1]; recorded once */
+    bool recorded;
+    uint64_t token_passes; /* dense matrices that one token walks over */
+};
+
+/* Activations, by address; n: max_batch. */
+typedef struct rl_vk_buffers {
+    rl_vk_span x, h;         /* [n][H]           */
+    rl_vk_span u;            /* [n][channels] or [n][Hq][2 d] */
+    rl_vk_span z;            /* [n][Hv D]        */
+    rl_vk_span ba;           /* [n][2 Hv]        */
+    rl_vk_span k, v;         /* [n][Hkv d]       */
+    rl_vk_span y;            /* [n][Hv D] or [n][Hq d] */
+    rl_vk_span sums;         /* [n][Hv][parts]   */
+    rl_vk_span parts;        /* attention        */
+    rl_vk_span router;       /* [n][E]           */
+    rl_vk_span scale;        /* [n]              */
+    rl_vk_span shared_gate;  /* [n][Fs], or the pair's product */
+    rl_vk_span shared_up;    /* [n][Fs]          */
+    rl_vk_span shared_out;   /* [n][H]           */
+    rl_vk_span expert_gate;  /* [n K][F], or the pair's product */
+    rl_vk_span expert_up;    /* [n K][F]         */
+    rl_vk_span expert_out;   /* [n K][H]         */
+    rl_vk_span ids, weights; /* [n][K]           */
+    rl_vk_span logits;       /* [RL_HEAD_ROWS][V] */
+    rl_vk_span argmax;       /* scratch          */
+    rl_vk_span ahead_router; /* [E]: the next layer's router on this layer's x */
+    rl_vk_span ahead_ids, ahead_weights;
+} rl_vk_buffers;
+
+/* What the host reads; mapped. */
+typedef struct rl_vk_results {
+    rl_vk_span ids;     /* u32 [n][K] of the batch's layer             */
+    rl_vk_span choices; /* u32 [n_layer][K] of the token under way     */
+    rl_vk_span ahead;   /* u32 [n_layer][K]: guesses for the next layer */
+    rl_vk_span best;    /* bits of the largest logit, its index        */
+    rl_vk_span logits;  /* [RL_HEAD_ROWS][V]                           */
+} rl_vk_results;
+
+typedef struct rl_vk_backend {
+    rl_backend base;
+    rl_backend_params params;
+    rl_vk_device *device;
+    rl_vk_uploader *uploader;
+    rl_vk_stream *stream;
+    rl_vk_ops ops;
+    rl_backend_counters counters;
+
+    rl_vk_arena *weight_arena;
+    rl_vk_span *weights; /* every one allocated */
+    uint32_t n_weights, weights_room;
+
+    rl_vk_arena *pool_arena;
+    uint32_t n_classes;
+    rl_vk_span **slots; /* [class][index] */
+    uint32_t *slot_counts;
+
+    const rl_net *net;
+    uint32_t max_batch;
+    rl_vk_arena *buffer_arena, *upload_arena, *readback_arena;
+    rl_vk_buffers buf;
+    rl_vk_results out;
+    rl_vk_span residency; /* u64 [n_layer][E], host-visible */
+    rl_vk_block block;    /* for batches of many tokens */
+    rl_vk_span lists;     /* groups of tokens by expert, host-visible */
+    uint64_t lists_used;
+    rl_vk_cmd cmd; /* stage mode */
+    rl_vk_cmd copy;
+    VkSemaphore gates;
+    uint64_t gate_base, gate_open; /* values of gates: of this token, and reached */
+    uint64_t uploads_seen; /* value of the uploader's clock that submissions have waited for */
+    uint32_t spin_us;
+    uint32_t decode_splits;
+    bool look_ahead; /* segments guess the next layer's experts: the pool is bounded */
+    VkCommandBuffer *handles; /* [n_layer + 1], scratch */
+    rl_vk_batch *batches;
+    uint32_t head_first, head_rows;
+
+    /* the batch under way */
+    rl_batch batch;
+    rl_vk_block *now;    /* its parameters */
+    bool by_segments;    /* one token: stages do nothing, route and head submit segments */
+    bool dirty;          /* cmd holds work that is not submitted */
+    bool gated;
+    uint64_t first_value; /* gated: stream clock before segment 0 */
+    uint64_t last_value;  /* what the last submission signals */
+    uint32_t waiting_at;  /* by_segments: layer whose experts the next segment computes */
+    rl_expert_group parts[RL_MAX_EXPERTS_USED]; /* by_segments: experts announced so far */
+    uint32_t part_assign[RL_MAX_EXPERTS_USED];
+    uint32_t n_parts;
+} rl_vk_backend;
+
+static inline rl_vk_backend *rl_vk_of(rl_backend *be)
+{
+    return (rl_vk_backend *)be;
+}
+
+/* ---- vk_state.c ----------------------------------------------------------------------------------- */
+
+rl_status rl_vk_state_create(rl_backend *be, rl_state **out, const rl_state_params *params,
+                             rl_error *err);
+void rl_vk_state_destroy(rl_backend *be, rl_state *state);
+rl_status rl_vk_state_reset(rl_backend *be, rl_state *state, rl_error *err);
+void rl_vk_state_commit(rl_backend *be, rl_state *state);
+rl_status rl_vk_state_read(rl_backend *be, const rl_state *state, uint32_t layer,
+                           rl_state_part part, uint32_t n_tokens, void *out, rl_error *err);
+rl_status rl_vk_state_write(rl_backend *be, rl_state *state, uint32_t layer, rl_state_part part,
+                            uint32_t n_tokens, const void *bytes, rl_error *err);
+
+/* Takes a block for up to n tokens; fills it for a batch. */
+rl_status rl_vk_block_init(rl_vk_block *block, rl_vk_arena *upload, uint32_t n, uint32_t n_rot,
+                           rl_error *err);
+void rl_vk_block_fill(const rl_vk_block *block, const rl_shape *shape, const rl_batch *batch,
+                      uint32_t side, bool check);
+
+/* ---- vk_record.c ---------------------------------------------------------------------------------- */
+
+/* What is recorded, for whom. */
+typedef struct rl_vk_recording {
+    rl_vk_backend *vk;
+    rl_vk_cmd *cmd;
+    rl_state *state;
+    const rl_vk_block *block;
+    uint32_t n;
+} rl_vk_recording;
+
+rl_status rl_vk_record_embed(const rl_vk_recording *r, rl_error *err);
+rl_status rl_vk_record_delta_in(const rl_vk_recording *r, uint32_t layer, rl_error *err);
+rl_status rl_vk_record_delta_step(const rl_vk_recording *r, uint32_t layer, rl_error *err);
+rl_status rl_vk_record_attn_in(const rl_vk_recording *r, uint32_t layer, rl_error *err);
+rl_status rl_vk_record_attn_step(const rl_vk_recording *r, uint32_t layer, rl_error *err);
+rl_status rl_vk_record_mix_out(const rl_vk_recording *r, uint32_t layer, rl_error *err);
+/* Router logits and the shared expert's scale. */
+rl_status rl_vk_record_moe_in(const rl_vk_recording *r, uint32_t layer, rl_error *err);
+/* The shared expert in two steps, so that they can run beside the router and the choice. */
+rl_status rl_vk_record_shared_up(const rl_vk_recording *r, uint32_t layer, rl_error *err);
+rl_status rl_vk_record_shared_down(const rl_vk_recording *r, uint32_t layer, rl_error *err);
+/* publish: device address where the host reads the ids; forced: address of ids, 0: none. */
+rl_status rl_vk_record_route(const rl_vk_recording *r, uint32_t layer, uint64_t publish,
+                             uint64_t forced, rl_error *err);
+/* The next layer's router on the present x, and its choice. */
+rl_status rl_vk_record_ahead_in(const rl_vk_recording *r, uint32_t next, rl_error *err);
+rl_status rl_vk_record_ahead_route(const rl_vk_recording *r, uint32_t next, rl_error *err);
+/* One token, ranks of the mask: gate and up; then down, kept apart per rank. */
+rl_status rl_vk_record_experts_up(const rl_vk_recording *r, uint32_t layer, uint32_t mask,
+                                  rl_error *err);
+rl_status rl_vk_record_experts_down(const rl_vk_recording *r, uint32_t layer, uint32_t mask,
+                                    rl_error *err);
+/* One token: down of all ranks and the sum in one. */
+rl_status rl_vk_record_experts_out(const rl_vk_recording *r, uint32_t layer, rl_error *err);
+/* Many tokens. */
+rl_status rl_vk_record_groups(const rl_vk_recording *r, uint32_t layer,
+                              const rl_expert_group *groups, uint32_t n_groups, rl_error *err);
+rl_status rl_vk_record_moe_sum(const rl_vk_recording *r, uint32_t layer, rl_error *err);
+/* Final norm and head of rows first .. first+rows-1. */
+rl_status rl_vk_record_head(const rl_vk_recording *r, uint32_t first, uint32_t rows, rl_error *err);
+rl_status rl_vk_record_best(const rl_vk_recording *r, rl_error *err);
+
+/* ---- vk_stages.c ---------------------------------------------------------------------------------- */
+
+/* Work of the stage mode; NULL on failure. Starts recording when nothing is. */
+rl_vk_cmd *rl_vk_stage_cmd(rl_vk_backend *vk, rl_error *err);
+/* Submits it, if there is any, and waits. */
+rl_status rl_vk_stage_flush(rl_vk_backend *vk, rl_error *err);
+/* Submits command buffers behind all uploads so far. */
+rl_status rl_vk_submit(rl_vk_backend *vk, const VkCommandBuffer *buffers, uint32_t n,
+                       rl_error *err);
+rl_status rl_vk_wait(rl_vk_backend *vk, rl_error *err);
+/* Copies a device span to host memory; nothing may be recorded in vk->cmd. */
+rl_status rl_vk_read(rl_vk_backend *vk, const rl_vk_span *span, uint64_t offset, void *out,
+                     uint64_t bytes, rl_error *err);
+
+rl_status rl_vk_begin(rl_backend *be, const rl_batch *batch, rl_error *err);
+rl_status rl_vk_embed(rl_backend *be, rl_error *err);
+rl_status rl_vk_delta_in(rl_backend *be, uint32_t layer, rl_error *err);
+rl_status rl_vk_delta_step(rl_backend *be, uint32_t layer, rl_error *err);
+rl_status rl_vk_attn_in(rl_backend *be, uint32_t layer, rl_error *err);
+rl_status rl_vk_attn_step(rl_backend *be, uint32_t layer, rl_error *err);
+rl_status rl_vk_mix_out(rl_backend *be, uint32_t layer, rl_error *err);
+rl_status rl_vk_moe_in(rl_backend *be, uint32_t layer, rl_error *err);
+rl_status rl_vk_route(rl_backend *be, uint32_t layer, const uint32_t *forced, uint32_t *ids,
+                      rl_error *err);
+rl_status rl_vk_route_ahead(rl_backend *be, uint32_t layer, uint32_t *ids, rl_error *err);
+rl_status rl_vk_moe_shared(rl_backend *be, uint32_t layer, rl_error *err);
+rl_status rl_vk_moe_experts(rl_backend *be, uint32_t layer, const rl_expert_group *groups,
+                            uint32_t n_groups, rl_error *err);
+rl_status rl_vk_drain(rl_backend *be, rl_error *err);
+rl_status rl_vk_moe_out(rl_backend *be, uint32_t layer, rl_error *err);
+rl_status rl_vk_head(rl_backend *be, uint32_t first, uint32_t rows, float *logits, rl_error *err);
+rl_status rl_vk_end(rl_backend *be, rl_error *err);
+rl_status rl_vk_read_tap(rl_backend *be, rl_tap tap, float *out, rl_error *err);
+
+/* ---- vk_routed.c ---------------------------------------------------------------------------------- */
+
+/* Records the segments of a state if that has not been done. */
+rl_status rl_vk_segments_record(rl_vk_backend *vk, rl_state *state, rl_error *err);
+void rl_vk_segments_free(rl_vk_backend *vk, rl_state *state);
+
+extern const rl_routed_ops rl_vk_routed_ops;       /* with gates */
+extern const rl_routed_ops rl_vk_routed_ops_plain; /* without    */
+
+#endif

@@ -1,0 +1,547 @@
+/* vk_record.c - every stage as kernels in a command buffer.
+ *
+ * A function records the dispatches of one stage that do not depend on each other without barriers
+ * between them, and no barrier before or after: stages are separated by the callers, who know which
+ * of them may overlap. Where a stage has two dependent steps, the barrier between them is here.
+ *
+ * One token uses matvec with the norm inside; many tokens norm first and use matmul. */
+#include "backend/vulkan/vk_backend.h"
+#include "base/assert.h"
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        rl_status try_status = (call);                                                             \
+        if (try_status) return try_status;                                                         \
+    } while (0)
+
+/* A dense product of the batch: y [n][rows] = W x [n][cols]. */
+typedef struct product {
+    const rl_weight *w;
+    uint32_t input;
+    uint64_t x, aux, y;
+    const rl_weight *pair; /* silu(w x) * (pair x), one token only */
+    uint64_t add;          /* 0: nothing */
+    uint32_t head, parts;
+} product;
+
+static rl_status record_product(const rl_vk_recording *r, const product *p, rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    float eps = vk->net->shape.rms_eps;
+    /* Tiles of many rows waste their work on a matrix of one row. */
+    if (r->n > 1 && p->w->rows > 1 && p->input != RL_INPUT_NORM) {
+        rl_vk_matmul m = { .type = p->w->type,
+                           .input = p->input,
+                           .add = p->add != 0,
+                           .push = { .w = p->w->address,
+                                     .x = p->x,
+                                     .aux = p->aux,
+                                     .y = p->y,
+                                     .add = p->add,
+                                     .cols = p->w->cols,
+                                     .rows = p->w->rows,
+                                     .n = r->n,
+                                     .divide = 1,
+                                     .head = p->head,
+                                     .parts = p->parts,
+                                     .eps = eps } };
+        vk->counters.dense_passes += (r->n + 63) / 64;
+        return rl_vk_op_matmul(&vk->ops, r->cmd, &m, err);
+    }
+    rl_vk_matvec m = { .type = p->w->type,
+                       .input = p->input,
+                       .matrix = p->pair ? RL_MATRIX_PAIR : RL_MATRIX_PLAIN,
+                       .add = p->add != 0,
+                       .n_ranks = 1,
+                       .n_tokens = r->n,
+                       .push = { .w = p->w->address,
+                                 .second = p->pair ? p->pair->address - p->w->address : 0,
+                                 .x = p->x,
+                                 .aux = p->aux,
+                                 .y = p->y,
+                                 .add = p->add,
+                                 .token = r->block->token,
+                                 .cols = p->w->cols,
+                                 .rows = p->w->rows,
+                                 .head = p->head,
+                                 .parts = p->parts,
+                                 .x_token = p->w->cols,
+                                 .y_token = p->w->rows,
+                                 .eps = eps } };
+    vk->counters.dense_passes += r->n * (p->pair ? 2 : 1);
+    return rl_vk_op_matvec(&vk->ops, r->cmd, &m, err);
+}
+
+/* Many tokens: h = rms(x) * weight, and the products read h. One token: they norm by themselves. */
+static rl_status record_norm(const rl_vk_recording *r, const rl_weight *weight, product *input,
+                             rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    if (r->n == 1) {
+        *input = (product){ .input = RL_INPUT_NORM, .x = vk->buf.x.address, .aux = weight->address };
+        return RL_OK;
+    }
+    *input = (product){ .input = RL_INPUT_PLAIN, .x = vk->buf.h.address };
+    rl_norm_push push = { .x = vk->buf.x.address,
+                          .weight = weight->address,
+                          .y = vk->buf.h.address,
+                          .cols = vk->net->shape.n_embd,
+                          .eps = vk->net->shape.rms_eps };
+    TRY(rl_vk_op_norm(&vk->ops, r->cmd, r->n, &push, err));
+    rl_vk_cmd_barrier(r->cmd);
+    return RL_OK;
+}
+
+static rl_status record_to(const rl_vk_recording *r, product input, const rl_weight *w,
+                           const rl_vk_span *y, rl_error *err)
+{
+    input.w = w;
+    input.y = y->address;
+    return record_product(r, &input, err);
+}
+
+rl_status rl_vk_record_embed(const rl_vk_recording *r, rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    rl_embed_push push = { .w = vk->net->embedding.address,
+                           .tokens = r->block->ids,
+                           .y = vk->buf.x.address,
+                           .cols = vk->net->shape.n_embd };
+    return rl_vk_op_embed(&vk->ops, r->cmd, vk->net->embedding.type, r->n, &push, err);
+}
+
+/* ---- gated delta net -------------------------------------------------------------------------------- */
+
+rl_status rl_vk_record_delta_in(const rl_vk_recording *r, uint32_t layer, rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    const rl_layer *l = &vk->net->layers[layer];
+    product input;
+    TRY(record_norm(r, &l->mix_norm, &input, err));
+    TRY(record_to(r, input, &l->delta.qkv, &vk->buf.u, err));
+    TRY(record_to(r, input, &l->delta.gate, &vk->buf.z, err));
+    return record_to(r, input, &l->delta.ba, &vk->buf.ba, err);
+}
+
+rl_status rl_vk_record_delta_step(const rl_vk_recording *r, uint32_t layer, rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    const rl_shape *s = &vk->net->shape;
+    const rl_delta_weights *w = &vk->net->layers[layer].delta;
+    const rl_vk_layer_state *state = &r->state->layers[layer];
+    rl_delta_push push = { .u = vk->buf.u.address,
+                           .z = vk->buf.z.address,
+                           .ba = vk->buf.ba.address,
+                           .conv_w = w->conv.address,
+                           .dt = w->dt.address,
+                           .a = w->a.address,
+                           .norm = w->norm.address,
+                           .conv = state->conv.address,
+                           .state = state->delta.address,
+                           .y = vk->buf.y.address,
+                           .sums = vk->buf.sums.address,
+                           .token = r->block->token,
+                           .n_key_head = s->n_key_head,
+                           .n_value_head = s->n_value_head,
+                           .taps = s->conv_taps };
+    return rl_vk_op_delta_step(&vk->ops, r->cmd, s->delta_dim, &push, err);
+}
+
+/* ---- gated attention --------------------------------------------------------------------------------- */
+
+rl_status rl_vk_record_attn_in(const rl_vk_recording *r, uint32_t layer, rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    const rl_layer *l = &vk->net->layers[layer];
+    product input;
+    TRY(record_norm(r, &l->mix_norm, &input, err));
+    TRY(record_to(r, input, &l->attn.q, &vk->buf.u, err));
+    TRY(record_to(r, input, &l->attn.k, &vk->buf.k, err));
+    return record_to(r, input, &l->attn.v, &vk->buf.v, err);
+}
+
+rl_status rl_vk_record_attn_step(const rl_vk_recording *r, uint32_t layer, rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    const rl_shape *s = &vk->net->shape;
+    const rl_attn_weights *w = &vk->net->layers[layer].attn;
+    const rl_vk_layer_state *state = &r->state->layers[layer];
+    rl_vk_cache_types types = { s->head_dim, r->state->params.key_type == 1,
+                                r->state->params.value_type == 1 };
+    uint32_t splits = vk->decode_splits / r->n > 0 ? vk->decode_splits / r->n : 1;
+    if (r->n > 1) {
+        rl_attn_prep_push prep = { .q = vk->buf.u.address,
+                                   .k = vk->buf.k.address,
+                                   .v = vk->buf.v.address,
+                                   .q_norm = w->q_norm.address,
+                                   .k_norm = w->k_norm.address,
+                                   .keys = state->keys.address,
+                                   .values = state->values.address,
+                                   .rope = r->block->rope,
+                                   .token = r->block->token,
+                                   .n_head = s->n_head,
+                                   .n_head_kv = s->n_head_kv,
+                                   .n_rot = s->n_rot,
+                                   .eps = s->rms_eps };
+        TRY(rl_vk_op_attn_prep(&vk->ops, r->cmd, r->n, &types, &prep, err));
+        rl_vk_cmd_barrier(r->cmd);
+    }
+    rl_attn_push push = { .q = vk->buf.u.address,
+                          .k = vk->buf.k.address,
+                          .v = vk->buf.v.address,
+                          .q_norm = w->q_norm.address,
+                          .k_norm = w->k_norm.address,
+                          .keys = state->keys.address,
+                          .values = state->values.address,
+                          .rope = r->block->rope,
+                          .parts = vk->buf.parts.address,
+                          .token = r->block->token,
+                          .n_head = s->n_head,
+                          .n_head_kv = s->n_head_kv,
+                          .n_rot = s->n_rot,
+                          .splits = splits,
+                          .eps = s->rms_eps };
+    TRY(rl_vk_op_attn(&vk->ops, r->cmd, r->n, r->n == 1, &types, &push, err));
+    rl_vk_cmd_barrier(r->cmd);
+    rl_attn_out_push join = { .parts = push.parts,
+                              .q = push.q,
+                              .y = vk->buf.y.address,
+                              .token = r->block->token,
+                              .n_head = s->n_head,
+                              .splits = splits };
+    return rl_vk_op_attn_out(&vk->ops, r->cmd, r->n, s->head_dim, &join, err);
+}
+
+/* x += out y. The delta net's y is scaled here, head by head, by the RMS that its kernel left. */
+rl_status rl_vk_record_mix_out(const rl_vk_recording *r, uint32_t layer, rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    const rl_layer *l = &vk->net->layers[layer];
+    uint32_t d = vk->net->shape.delta_dim;
+    product p = { .x = vk->buf.y.address, .y = vk->buf.x.address, .add = vk->buf.x.address };
+    if (l->recurrent) {
+        p.w = &l->delta.out;
+        p.input = RL_INPUT_HEADS;
+        p.aux = vk->buf.sums.address;
+        p.head = d;
+        p.parts = d / rl_vk_delta_cols(d);
+    } else {
+        p.w = &l->attn.out;
+    }
+    return record_product(r, &p, err);
+}
+
+/* ---- router and shared expert -------------------------------------------------------------------------- */
+
+rl_status rl_vk_record_moe_in(const rl_vk_recording *r, uint32_t layer, rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    const rl_layer *l = &vk->net->layers[layer];
+    product input;
+    TRY(record_norm(r, &l->moe_norm, &input, err));
+    TRY(record_to(r, input, &l->router, &vk->buf.router, err));
+    return record_to(r, input, &l->shared_scale, &vk->buf.scale, err);
+}
+
+rl_status rl_vk_record_ahead_in(const rl_vk_recording *r, uint32_t next, rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    const rl_layer *l = &vk->net->layers[next];
+    RL_ASSERT(r->n == 1);
+    product input = { .input = RL_INPUT_NORM, .x = vk->buf.x.address, .aux = l->moe_norm.address };
+    return record_to(r, input, &l->router, &vk->buf.ahead_router, err);
+}
+
+/* Whether one token's gate and up can be one dispatch. */
+static bool is_pair(uint32_t gate_type, uint32_t up_type, uint32_t n)
+{
+    return n == 1 && gate_type == up_type;
+}
+
+rl_status rl_vk_record_shared_up(const rl_vk_recording *r, uint32_t layer, rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    const rl_layer *l = &vk->net->layers[layer];
+    product input = { .input = RL_INPUT_PLAIN, .x = vk->buf.h.address };
+    if (r->n == 1)
+        input = (product){ .input = RL_INPUT_NORM,
+                           .x = vk->buf.x.address,
+                           .aux = l->moe_norm.address };
+    if (is_pair(l->shared_gate.type, l->shared_up.type, r->n)) {
+        input.pair = &l->shared_up;
+        return record_to(r, input, &l->shared_gate, &vk->buf.shared_gate, err);
+    }
+    TRY(record_to(r, input, &l->shared_gate, &vk->buf.shared_gate, err));
+    return record_to(r, input, &l->shared_up, &vk->buf.shared_up, err);
+}
+
+rl_status rl_vk_record_shared_down(const rl_vk_recording *r, uint32_t layer, rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    const rl_layer *l = &vk->net->layers[layer];
+    bool pair = is_pair(l->shared_gate.type, l->shared_up.type, r->n);
+    product p = { .w = &l->shared_down,
+                  .input = pair ? RL_INPUT_PLAIN : RL_INPUT_SWIGLU,
+                  .x = vk->buf.shared_gate.address,
+                  .aux = vk->buf.shared_up.address,
+                  .y = vk->buf.shared_out.address };
+    return record_product(r, &p, err);
+}
+
+/* ---- choice ----------------------------------------------------------------------------------------------- */
+
+static uint64_t residency_row(const rl_vk_backend *vk, uint32_t layer)
+{
+    return vk->residency.address + 8ull * layer * vk->net->shape.n_expert;
+}
+
+rl_status rl_vk_record_route(const rl_vk_recording *r, uint32_t layer, uint64_t publish,
+                             uint64_t forced, rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    const rl_shape *s = &vk->net->shape;
+    rl_route_push push = { .logits = vk->buf.router.address,
+                           .forced = forced,
+                           .ids = vk->buf.ids.address,
+                           .weights = vk->buf.weights.address,
+                           .publish = publish,
+                           .residency = residency_row(vk, layer),
+                           .token = r->block->token,
+                           .n_expert = s->n_expert,
+                           .k = s->n_expert_used,
+                           .layer = layer };
+    return rl_vk_op_route(&vk->ops, r->cmd, r->n, forced != 0, &push, err);
+}
+
+/* A guess must not halt anything: it looks nothing up that could be absent. */
+rl_status rl_vk_record_ahead_route(const rl_vk_recording *r, uint32_t next, rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    const rl_shape *s = &vk->net->shape;
+    rl_route_push push = { .logits = vk->buf.ahead_router.address,
+                           .ids = vk->buf.ahead_ids.address,
+                           .weights = vk->buf.ahead_weights.address,
+                           .publish = vk->out.ahead.address + 4ull * next * s->n_expert_used,
+                           .residency = 0,
+                           .token = r->block->token,
+                           .n_expert = s->n_expert,
+                           .k = s->n_expert_used,
+                           .layer = next };
+    return rl_vk_op_route(&vk->ops, r->cmd, 1, false, &push, err);
+}
+
+/* ---- experts of one token ---------------------------------------------------------------------------------- */
+
+rl_status rl_vk_record_experts_up(const rl_vk_recording *r, uint32_t layer, uint32_t mask,
+                                  rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    const rl_shape *s = &vk->net->shape;
+    const rl_layer *l = &vk->net->layers[layer];
+    const rl_expert_layout *e = &l->expert;
+    rl_vk_matvec m = { .type = e->gate_type,
+                       .input = RL_INPUT_NORM,
+                       .n_ranks = s->n_expert_used,
+                       .n_tokens = 1,
+                       .push = { .w = e->gate_offset,
+                                 .x = vk->buf.x.address,
+                                 .aux = l->moe_norm.address,
+                                 .y = vk->buf.expert_gate.address,
+                                 .ids = vk->buf.ids.address,
+                                 .residency = residency_row(vk, layer),
+                                 .token = r->block->token,
+                                 .cols = s->n_embd,
+                                 .rows = s->n_ff_expert,
+                                 .ranks = s->n_expert_used,
+                                 .mask = mask,
+                                 .eps = s->rms_eps } };
+    if (is_pair(e->gate_type, e->up_type, 1)) {
+        m.matrix = RL_MATRIX_ROUTED_PAIR;
+        m.push.second = e->up_offset - e->gate_offset;
+        return rl_vk_op_matvec(&vk->ops, r->cmd, &m, err);
+    }
+    m.matrix = RL_MATRIX_ROUTED;
+    TRY(rl_vk_op_matvec(&vk->ops, r->cmd, &m, err));
+    m.type = e->up_type;
+    m.push.w = e->up_offset;
+    m.push.y = vk->buf.expert_up.address;
+    return rl_vk_op_matvec(&vk->ops, r->cmd, &m, err);
+}
+
+static uint32_t down_input(const rl_expert_layout *e)
+{
+    return is_pair(e->gate_type, e->up_type, 1) ? RL_INPUT_PLAIN : RL_INPUT_SWIGLU;
+}
+
+rl_status rl_vk_record_experts_down(const rl_vk_recording *r, uint32_t layer, uint32_t mask,
+                                    rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    const rl_shape *s = &vk->net->shape;
+    const rl_expert_layout *e = &vk->net->layers[layer].expert;
+    rl_vk_matvec m = { .type = e->down_type,
+                       .input = down_input(e),
+                       .matrix = RL_MATRIX_ROUTED,
+                       .n_ranks = s->n_expert_used,
+                       .n_tokens = 1,
+                       .push = { .w = e->down_offset,
+                                 .x = vk->buf.expert_gate.address,
+                                 .aux = vk->buf.expert_up.address,
+                                 .y = vk->buf.expert_out.address,
+                                 .ids = vk->buf.ids.address,
+                                 .residency = residency_row(vk, layer),
+                                 .token = r->block->token,
+                                 .cols = s->n_ff_expert,
+                                 .rows = s->n_embd,
+                                 .x_rank = s->n_ff_expert,
+                                 .ranks = s->n_expert_used,
+                                 .mask = mask } };
+    return rl_vk_op_matvec(&vk->ops, r->cmd, &m, err);
+}
+
+rl_status rl_vk_record_experts_out(const rl_vk_recording *r, uint32_t layer, rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    const rl_shape *s = &vk->net->shape;
+    const rl_expert_layout *e = &vk->net->layers[layer].expert;
+    rl_experts_down_push push = { .w = e->down_offset,
+                                  .x = vk->buf.expert_gate.address,
+                                  .aux = vk->buf.expert_up.address,
+                                  .ids = vk->buf.ids.address,
+                                  .weights = vk->buf.weights.address,
+                                  .residency = residency_row(vk, layer),
+                                  .scale = vk->buf.scale.address,
+                                  .shared_ = vk->buf.shared_out.address,
+                                  .y = vk->buf.x.address,
+                                  .token = r->block->token,
+                                  .cols = s->n_ff_expert,
+                                  .rows = s->n_embd,
+                                  .k = s->n_expert_used };
+    return rl_vk_op_experts_down(&vk->ops, r->cmd, e->down_type, down_input(e), &push, err);
+}
+
+/* ---- experts of many tokens ---------------------------------------------------------------------------------- */
+
+/* Writes the tiles and the list of these groups where kernels read them. */
+static uint32_t write_lists(rl_vk_backend *vk, const rl_expert_group *groups, uint32_t n_groups,
+                            uint64_t *tiles_at, uint64_t *list_at)
+{
+    uint32_t n_list = 0, n_tiles = 0;
+    for (uint32_t g = 0; g < n_groups; g++) {
+        n_list += groups[g].n;
+        n_tiles += (groups[g].n + RL_VK_TILE_TOKENS - 1) / RL_VK_TILE_TOKENS;
+    }
+    uint64_t bytes = n_tiles * sizeof(rl_vk_tile) + (n_list * 4ull + 15) / 16 * 16;
+    RL_ASSERT(vk->lists_used + bytes <= vk->lists.bytes);
+    rl_vk_tile *tile = (rl_vk_tile *)(void *)(vk->lists.host + vk->lists_used);
+    uint32_t *list = (uint32_t *)(void *)(tile + n_tiles);
+    *tiles_at = vk->lists.address + vk->lists_used;
+    *list_at = *tiles_at + n_tiles * sizeof(rl_vk_tile);
+    uint32_t at = 0;
+    for (uint32_t g = 0; g < n_groups; g++)
+        for (uint32_t i = 0; i < groups[g].n; i += RL_VK_TILE_TOKENS) {
+            uint32_t n = groups[g].n - i < RL_VK_TILE_TOKENS ? groups[g].n - i : RL_VK_TILE_TOKENS;
+            *tile++ = (rl_vk_tile){ .expert = groups[g].expert, .first = at, .count = n };
+            for (uint32_t k = 0; k < n; k++)
+                list[at++] = groups[g].assign[i + k];
+        }
+    vk->lists_used += bytes;
+    return n_tiles;
+}
+
+rl_status rl_vk_record_groups(const rl_vk_recording *r, uint32_t layer,
+                              const rl_expert_group *groups, uint32_t n_groups, rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    const rl_shape *s = &vk->net->shape;
+    const rl_expert_layout *e = &vk->net->layers[layer].expert;
+    rl_vk_matmul m = { .push = { .residency = residency_row(vk, layer), .eps = s->rms_eps } };
+    uint32_t n_tiles = write_lists(vk, groups, n_groups, &m.push.tiles, &m.push.list);
+    /* A grid has at most 65535 rows of workgroups. */
+    for (uint32_t first = 0; first < n_tiles; first += 65535) {
+        m.n_tiles = n_tiles - first < 65535 ? n_tiles - first : 65535;
+        rl_vk_matmul up = m;
+        up.push.tiles += first * sizeof(rl_vk_tile);
+        up.push.x = vk->buf.h.address;
+        up.push.cols = s->n_embd;
+        up.push.rows = s->n_ff_expert;
+        up.push.divide = s->n_expert_used;
+        up.type = e->gate_type;
+        up.push.w = e->gate_offset;
+        up.push.y = vk->buf.expert_gate.address;
+        TRY(rl_vk_op_matmul(&vk->ops, r->cmd, &up, err));
+        up.type = e->up_type;
+        up.push.w = e->up_offset;
+        up.push.y = vk->buf.expert_up.address;
+        TRY(rl_vk_op_matmul(&vk->ops, r->cmd, &up, err));
+    }
+    rl_vk_cmd_barrier(r->cmd);
+    for (uint32_t first = 0; first < n_tiles; first += 65535) {
+        rl_vk_matmul down = m;
+        down.n_tiles = n_tiles - first < 65535 ? n_tiles - first : 65535;
+        down.push.tiles += first * sizeof(rl_vk_tile);
+        down.type = e->down_type;
+        down.input = RL_INPUT_SWIGLU;
+        down.push.w = e->down_offset;
+        down.push.x = vk->buf.expert_gate.address;
+        down.push.aux = vk->buf.expert_up.address;
+        down.push.y = vk->buf.expert_out.address;
+        down.push.cols = s->n_ff_expert;
+        down.push.rows = s->n_embd;
+        down.push.divide = 1;
+        TRY(rl_vk_op_matmul(&vk->ops, r->cmd, &down, err));
+    }
+    return RL_OK;
+}
+
+rl_status rl_vk_record_moe_sum(const rl_vk_recording *r, uint32_t layer, rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    const rl_shape *s = &vk->net->shape;
+    (void)layer;
+    rl_moe_sum_push push = { .d = vk->buf.expert_out.address,
+                             .weights = vk->buf.weights.address,
+                             .scale = vk->buf.scale.address,
+                             .shared_ = vk->buf.shared_out.address,
+                             .y = vk->buf.x.address,
+                             .rows = s->n_embd,
+                             .k = s->n_expert_used };
+    return rl_vk_op_moe_sum(&vk->ops, r->cmd, r->n, &push, err);
+}
+
+/* ---- head --------------------------------------------------------------------------------------------------- */
+
+rl_status rl_vk_record_head(const rl_vk_recording *r, uint32_t first, uint32_t rows, rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    const rl_shape *s = &vk->net->shape;
+    rl_vk_recording part = *r;
+    part.n = rows;
+    product p = { .w = &vk->net->head,
+                  .input = RL_INPUT_NORM,
+                  .x = vk->buf.x.address + 4ull * first * s->n_embd,
+                  .aux = vk->net->output_norm.address,
+                  .y = vk->buf.logits.address };
+    if (rows > 1) {
+        rl_norm_push push = { .x = p.x,
+                              .weight = p.aux,
+                              .y = vk->buf.h.address,
+                              .cols = s->n_embd,
+                              .eps = s->rms_eps };
+        TRY(rl_vk_op_norm(&vk->ops, r->cmd, rows, &push, err));
+        rl_vk_cmd_barrier(r->cmd);
+        p.input = RL_INPUT_PLAIN;
+        p.x = push.y;
+    }
+    return record_product(&part, &p, err);
+}
+
+rl_status rl_vk_record_best(const rl_vk_recording *r, rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    rl_argmax_push push = { .x = vk->buf.logits.address,
+                            .best = vk->out.best.address,
+                            .token = r->block->token,
+                            .n = vk->net->shape.n_vocab };
+    return rl_vk_op_argmax(&vk->ops, r->cmd, &push, vk->buf.argmax.address, err);
+}

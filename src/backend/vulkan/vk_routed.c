@@ -1,0 +1,275 @@
+/* vk_routed.c - one token in segments that are recorded once and submitted in several ways.
+ *
+ * docs/gpu-routing.md tells what a segment is. Here: their recording, and the routed, resumed and
+ * gated ways; the synchronous way is route() and head() of vk_stages.c. All ways submit the same
+ * command buffers, so all give the same bits.
+ *
+ * Gates are values of one timeline semaphore: of a token, gate_base + layer + 1 opens segment
+ * layer + 1. The stream's own timeline tells how far the device is. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/vulkan/vk_backend.h"
+#include "base/assert.h"
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        rl_status try_status = (call);                                                             \
+        if (try_status) return try_status;                                                         \
+    } while (0)
+
+/* ---- recording ---------------------------------------------------------------------------------------- */
+
+static rl_status record_experts(const rl_vk_recording *r, uint32_t layer, rl_error *err)
+{
+    TRY(rl_vk_record_experts_up(r, layer, UINT32_MAX, err));
+    rl_vk_cmd_barrier(r->cmd);
+    TRY(rl_vk_record_experts_out(r, layer, err));
+    rl_vk_cmd_barrier(r->cmd);
+    return RL_OK;
+}
+
+static rl_status record_mixer(const rl_vk_recording *r, uint32_t layer, rl_error *err)
+{
+    if (r->vk->net->layers[layer].recurrent) {
+        TRY(rl_vk_record_delta_in(r, layer, err));
+        rl_vk_cmd_barrier(r->cmd);
+        TRY(rl_vk_record_delta_step(r, layer, err));
+    } else {
+        TRY(rl_vk_record_attn_in(r, layer, err));
+        rl_vk_cmd_barrier(r->cmd);
+        TRY(rl_vk_record_attn_step(r, layer, err));
+    }
+    rl_vk_cmd_barrier(r->cmd);
+    TRY(rl_vk_record_mix_out(r, layer, err));
+    rl_vk_cmd_barrier(r->cmd);
+    return RL_OK;
+}
+
+/* Router, with the shared expert and the look ahead beside it. */
+static rl_status record_router(const rl_vk_recording *r, uint32_t layer, rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    const rl_shape *s = &vk->net->shape;
+    bool ahead = vk->look_ahead && layer + 1 < s->n_layer;
+    TRY(rl_vk_record_moe_in(r, layer, err));
+    TRY(rl_vk_record_shared_up(r, layer, err));
+    if (ahead) TRY(rl_vk_record_ahead_in(r, layer + 1, err));
+    rl_vk_cmd_barrier(r->cmd);
+    TRY(rl_vk_record_route(r, layer, vk->out.choices.address + 4ull * layer * s->n_expert_used, 0,
+                           err));
+    TRY(rl_vk_record_shared_down(r, layer, err));
+    if (ahead) TRY(rl_vk_record_ahead_route(r, layer + 1, err));
+    return RL_OK;
+}
+
+static rl_status record_segment(rl_vk_recording *r, uint32_t i, rl_error *err)
+{
+    uint32_t n_layer = r->vk->net->shape.n_layer;
+    rl_vk_cmd_barrier(r->cmd);
+    if (i == 0)
+        TRY(rl_vk_record_embed(r, err));
+    else
+        TRY(record_experts(r, i - 1, err));
+    if (i == 0) rl_vk_cmd_barrier(r->cmd);
+    if (i < n_layer) {
+        TRY(record_mixer(r, i, err));
+        TRY(record_router(r, i, err));
+    } else {
+        TRY(rl_vk_record_head(r, 0, 1, err));
+        rl_vk_cmd_barrier(r->cmd);
+        TRY(rl_vk_record_best(r, err));
+    }
+    rl_vk_cmd_barrier_to_host(r->cmd);
+    return RL_OK;
+}
+
+rl_status rl_vk_segments_record(rl_vk_backend *vk, rl_state *state, rl_error *err)
+{
+    uint32_t n = vk->net->shape.n_layer + 1;
+    if (state->recorded) return RL_OK;
+    uint64_t passes = vk->counters.dense_passes;
+    if (!state->segments) state->segments = calloc(n, sizeof *state->segments);
+    if (!state->segments) return rl_fail(err, RL_NOMEM, "no memory for a token's command buffers");
+    for (uint32_t i = 0; i < n; i++) {
+        rl_vk_cmd *cmd = &state->segments[i];
+        rl_vk_recording r = { .vk = vk, .cmd = cmd, .state = state, .block = &state->block, .n = 1 };
+        if (!cmd->handle) TRY(rl_vk_cmd_init(cmd, vk->stream, "segment", err));
+        TRY(rl_vk_cmd_begin(cmd, false, err));
+        rl_status status = record_segment(&r, i, err);
+        rl_status end = rl_vk_cmd_end(cmd, status ? NULL : err);
+        if (status || end) return status ? status : end;
+    }
+    state->token_passes = vk->counters.dense_passes - passes;
+    vk->counters.dense_passes = passes;
+    state->recorded = true;
+    return RL_OK;
+}
+
+void rl_vk_segments_free(rl_vk_backend *vk, rl_state *state)
+{
+    if (!state->segments) return;
+    for (uint32_t i = 0; i <= vk->net->shape.n_layer; i++)
+        rl_vk_cmd_fini(&state->segments[i]);
+    free(state->segments);
+    state->segments = NULL;
+    state->recorded = false;
+}
+
+/* ---- submitting --------------------------------------------------------------------------------------------- */
+
+static volatile rl_vk_token *host_token(const rl_state *state)
+{
+    return (volatile rl_vk_token *)(void *)state->block.span.host;
+}
+
+static rl_status begin_token(rl_vk_backend *vk, const rl_batch *batch, bool check, rl_error *err)
+{
+    RL_ASSERT(batch->n == 1 && !vk->dirty);
+    vk->batch = *batch;
+    vk->now = &batch->state->block;
+    vk->counters.tokens++;
+    vk->counters.dense_passes += batch->state->token_passes;
+    vk->counters.stages += 1;
+    TRY(rl_vk_segments_record(vk, batch->state, err));
+    rl_vk_block_fill(vk->now, &vk->net->shape, batch, batch->state->side, check);
+    return RL_OK;
+}
+
+/* Segments first .. n_layer in one submission. */
+static rl_status submit_from(rl_vk_backend *vk, uint32_t first, rl_error *err)
+{
+    rl_state *state = vk->batch.state;
+    uint32_t n = vk->net->shape.n_layer + 1 - first;
+    for (uint32_t i = 0; i < n; i++)
+        vk->handles[i] = state->segments[first + i].handle;
+    vk->gated = false;
+    return rl_vk_submit(vk, vk->handles, n, err);
+}
+
+static rl_status routed_submit(rl_backend *be, const rl_batch *batch, rl_error *err)
+{
+    rl_vk_backend *vk = rl_vk_of(be);
+    TRY(begin_token(vk, batch, true, err));
+    return submit_from(vk, 0, err);
+}
+
+static rl_status routed_resume(rl_backend *be, uint32_t layer, rl_error *err)
+{
+    rl_vk_backend *vk = rl_vk_of(be);
+    host_token(vk->batch.state)->halt = 0;
+    return submit_from(vk, layer + 1, err);
+}
+
+static rl_status signal_gate(rl_vk_backend *vk, uint64_t value, rl_error *err)
+{
+    VkSemaphoreSignalInfo info = {
+        .sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO,
+        .semaphore = vk->gates,
+        .value = value,
+    };
+    VkResult r = vk->device->api.SignalSemaphore(vk->device->handle, &info);
+    if (r == VK_SUCCESS) vk->gate_open = value;
+    return rl_vk_check(vk->device, r, "vkSignalSemaphore", err);
+}
+
+static rl_status routed_wait(rl_backend *be, rl_routed_outcome *out, rl_error *err)
+{
+    rl_vk_backend *vk = rl_vk_of(be);
+    const rl_shape *s = &vk->net->shape;
+    volatile rl_vk_token *token = host_token(vk->batch.state);
+    memset(out, 0, sizeof *out);
+    bool abandoned = vk->gated && vk->gate_open < vk->gate_base + s->n_layer;
+    if (abandoned) { /* nothing behind the closed gates may compute */
+        token->halt = UINT32_MAX;
+        TRY(signal_gate(vk, vk->gate_base + s->n_layer, err));
+    }
+    TRY(rl_vk_wait(vk, err));
+    uint32_t halt = token->halt;
+    if (abandoned) return RL_OK;
+    if (!halt) {
+        out->complete = true;
+        vk->counters.expert_passes += (uint64_t)s->n_layer * s->n_expert_used;
+        return RL_OK;
+    }
+    out->layer = halt - 1;
+    RL_ASSERT(out->layer < s->n_layer);
+    memcpy(out->ids, vk->out.choices.host + 4ull * out->layer * s->n_expert_used,
+           4ull * s->n_expert_used);
+    return RL_OK;
+}
+
+/* ---- gates ------------------------------------------------------------------------------------------------------ */
+
+static rl_status routed_submit_gated(rl_backend *be, const rl_batch *batch, rl_error *err)
+{
+    rl_vk_backend *vk = rl_vk_of(be);
+    uint32_t n = vk->net->shape.n_layer + 1;
+    TRY(begin_token(vk, batch, false, err));
+    /* Uploads so far are waited for here; those of this token are finished before a gate opens. */
+    TRY(rl_vk_uploader_finish(vk->uploader, err));
+    vk->uploads_seen = rl_vk_uploader_value(vk->uploader);
+    vk->gate_base = vk->gate_open;
+    for (uint32_t i = 0; i < n; i++)
+        vk->batches[i] = (rl_vk_batch){
+            .buffer = batch->state->segments[i].handle,
+            .wait = { i ? vk->gates : VK_NULL_HANDLE, vk->gate_base + i },
+        };
+    TRY(rl_vk_stream_submit_batches(vk->stream, vk->batches, n, &vk->last_value, err));
+    vk->first_value = vk->last_value - n;
+    vk->gated = true;
+    return RL_OK;
+}
+
+static rl_status routed_await_choice(rl_backend *be, uint32_t layer, uint32_t *ids, rl_error *err)
+{
+    rl_vk_backend *vk = rl_vk_of(be);
+    uint32_t k = vk->net->shape.n_expert_used;
+    TRY(rl_vk_stream_await(vk->stream, vk->first_value + layer + 1, vk->spin_us, err));
+    memcpy(ids, vk->out.choices.host + 4ull * layer * k, 4ull * k);
+    return RL_OK;
+}
+
+static rl_status routed_open_gate(rl_backend *be, uint32_t layer, rl_error *err)
+{
+    rl_vk_backend *vk = rl_vk_of(be);
+    TRY(rl_vk_uploader_finish(vk->uploader, err));
+    vk->uploads_seen = rl_vk_uploader_value(vk->uploader);
+    return signal_gate(vk, vk->gate_base + layer + 1, err);
+}
+
+/* ---- results ------------------------------------------------------------------------------------------------------ */
+
+static void routed_read_choices(const rl_backend *be, uint32_t *ids)
+{
+    const rl_vk_backend *vk = (const rl_vk_backend *)be;
+    memcpy(ids, vk->out.choices.host, 4ull * vk->net->shape.n_layer * vk->net->shape.n_expert_used);
+}
+
+static rl_status routed_read_logits(rl_backend *be, float *logits, uint32_t *best, rl_error *err)
+{
+    rl_vk_backend *vk = rl_vk_of(be);
+    uint32_t pair[2], n_vocab = vk->net->shape.n_vocab;
+    memcpy(pair, vk->out.best.host, sizeof pair);
+    *best = pair[1] < n_vocab ? pair[1] : 0; /* nothing is larger than what is not a number */
+    return logits ? rl_vk_read(vk, &vk->buf.logits, 0, logits, 4ull * n_vocab, err) : RL_OK;
+}
+
+const rl_routed_ops rl_vk_routed_ops = {
+    .submit = routed_submit,
+    .wait = routed_wait,
+    .resume = routed_resume,
+    .submit_gated = routed_submit_gated,
+    .await_choice = routed_await_choice,
+    .open_gate = routed_open_gate,
+    .read_choices = routed_read_choices,
+    .read_logits = routed_read_logits,
+};
+
+const rl_routed_ops rl_vk_routed_ops_plain = {
+    .submit = routed_submit,
+    .wait = routed_wait,
+    .resume = routed_resume,
+    .read_choices = routed_read_choices,
+    .read_logits = routed_read_logits,
+};
