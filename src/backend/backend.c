@@ -5,7 +5,13 @@
 
 #include "base/bytes.h"
 
-static const rl_backend_ops *const backends[] = { &rl_backend_cpu, &rl_backend_oracle };
+static const rl_backend_ops *const backends[] = {
+#ifdef RL_HAVE_VULKAN
+    &rl_backend_vulkan,
+#endif
+    &rl_backend_cpu,
+    &rl_backend_oracle,
+};
 
 const rl_backend_ops *rl_backend_at(uint32_t index)
 {

@@ -310,6 +310,9 @@ struct rl_backend {
 
 extern const rl_backend_ops rl_backend_cpu;
 extern const rl_backend_ops rl_backend_oracle;
+#ifdef RL_HAVE_VULKAN
+extern const rl_backend_ops rl_backend_vulkan;
+#endif
 
 /* The backend of that name, or NULL. */
 const rl_backend_ops *rl_backend_find(const char *name);

@@ -37,6 +37,7 @@ static rl_status open_backend(rl_engine *e, const rl_engine_params *params, rl_e
                                .note_ctx = params->context };
     rl_status status = e->ops->open(&e->be, &open, err);
     if (status) return status;
+    e->ops = e->be->ops; /* a backend may leave out what its device cannot do */
     e->ops->get_caps(e->be, &e->caps);
     return RL_OK;
 }

@@ -77,6 +77,7 @@ static rl_status choose_plan(rl_experts *x, const rl_engine_params *params,
 {
     rl_engine *e = x->engine;
     uint64_t all = experts_bytes(e), beside = bytes_beside_the_pool(e, params), budget = all;
+    e->ops->get_caps(e->be, &e->caps); /* weights and activations are taken by now */
     rl_memory_budget device = { .free_bytes = e->caps.memory_bytes };
     char size[RL_SIZE_TEXT];
     if (e->caps.device_memory) {

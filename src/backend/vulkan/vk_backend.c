@@ -58,7 +58,7 @@ static rl_status vk_open(rl_backend **out, const rl_backend_params *params, rl_e
     if (!vk) return rl_fail(err, RL_NOMEM, "no memory for the Vulkan backend");
     vk->base.ops = &rl_backend_vulkan;
     vk->params = *params;
-    rl_vk_open_params open = { .device = params->device, .allow_software = !params->automatic };
+    rl_vk_open_params open = { .device = params->device, .allow_software = true };
     rl_status status = rl_vk_device_open(&vk->device, &open, err);
     if (status) goto done;
     bool software = vk->device->info.kind == RL_VK_SOFTWARE;
@@ -157,13 +157,14 @@ static rl_status vk_list_devices(rl_device_info *out, size_t capacity, size_t *n
         snprintf(out[i].driver, sizeof out[i].driver, "Vulkan %u.%u.%u, %.120s",
                  VK_API_VERSION_MAJOR(d->vulkan_version), VK_API_VERSION_MINOR(d->vulkan_version),
                  VK_API_VERSION_PATCH(d->vulkan_version), d->driver);
-        snprintf(out[i].features, sizeof out[i].features,
-                 "subgroups of %u (%u to %u), %u KiB shared memory, allocations up to %.0f MiB%s%s%s%s",
-                 d->subgroup_size, d->subgroup_min, d->subgroup_max, d->shared_bytes / 1024,
-                 (double)d->allocation_bytes / (1 << 20),
-                 d->direct_writes ? ", direct writes" : ", staged writes",
-                 d->second_queue ? ", copy queue" : "", d->float16 ? ", float16" : "",
-                 d->matrix_units ? ", matrix units (not used)" : "");
+        snprintf(
+            out[i].features, sizeof out[i].features,
+            "subgroups of %u (%u to %u), %u KiB shared memory, allocations up to %.0f MiB%s%s%s%s",
+            d->subgroup_size, d->subgroup_min, d->subgroup_max, d->shared_bytes / 1024,
+            (double)d->allocation_bytes / (1 << 20),
+            d->direct_writes ? ", direct writes" : ", staged writes",
+            d->second_queue ? ", copy queue" : "", d->float16 ? ", float16" : "",
+            d->matrix_units ? ", matrix units (not used)" : "");
         snprintf(out[i].reason, sizeof out[i].reason, "%s", d->why_not);
         out[i].memory_bytes = d->memory_bytes;
         out[i].free_bytes = d->budget_bytes;
@@ -363,10 +364,11 @@ static rl_status take_buffers(rl_vk_backend *vk, rl_error *err)
         status = rl_vk_arena_create(&vk->upload_arena, vk->device, RL_VK_PLACE_UPLOAD, upload,
                                     "parameters", err);
     if (!status)
-        status = rl_vk_arena_take(vk->upload_arena, 8 * layers * s->n_expert, 256, &vk->residency,
-                                  err);
+        status =
+            rl_vk_arena_take(vk->upload_arena, 8 * layers * s->n_expert, 256, &vk->residency, err);
     if (!status) status = rl_vk_arena_take(vk->upload_arena, lists, 256, &vk->lists, err);
-    if (!status) status = rl_vk_block_init(&vk->block, vk->upload_arena, vk->max_batch, s->n_rot, err);
+    if (!status)
+        status = rl_vk_block_init(&vk->block, vk->upload_arena, vk->max_batch, s->n_rot, err);
     if (!status)
         status = rl_vk_arena_create(&vk->readback_arena, vk->device, RL_VK_PLACE_READBACK,
                                     logits + 4 * (n + 2 * layers) * k + 65536, "results", err);
@@ -435,9 +437,9 @@ static rl_status vk_attach(rl_backend *be, const rl_net *net, uint32_t max_batch
         .name = "vulkan", .open = vk_open, .close = vk_close, .get_caps = vk_get_caps,             \
         .get_counters = vk_get_counters, .list_devices = vk_list_devices, .supports = vk_supports, \
         .weight_alloc = vk_weight_alloc, .weight_write = vk_weight_write,                          \
-        .pool_create = vk_pool_create, .slot_address = vk_slot_address,                            \
-        .slot_host = vk_slot_host, .slot_write = vk_slot_write, .residency_set = vk_residency_set, \
-        .attach = vk_attach, .batch_bytes = vk_batch_bytes, .state_create = rl_vk_state_create,    \
+        .pool_create = vk_pool_create, .slot_address = vk_slot_address, .slot_host = vk_slot_host, \
+        .slot_write = vk_slot_write, .residency_set = vk_residency_set, .attach = vk_attach,       \
+        .batch_bytes = vk_batch_bytes, .state_create = rl_vk_state_create,                         \
         .state_destroy = rl_vk_state_destroy, .state_reset = rl_vk_state_reset,                    \
         .state_commit = rl_vk_state_commit, .state_read = rl_vk_state_read,                        \
         .state_write = rl_vk_state_write, .begin = rl_vk_begin, .embed = rl_vk_embed,              \

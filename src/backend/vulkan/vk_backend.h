@@ -107,16 +107,16 @@ typedef struct rl_vk_backend {
     uint64_t uploads_seen; /* value of the uploader's clock that submissions have waited for */
     uint32_t spin_us;
     uint32_t decode_splits;
-    bool look_ahead; /* segments guess the next layer's experts: the pool is bounded */
+    bool look_ahead;          /* segments guess the next layer's experts: the pool is bounded */
     VkCommandBuffer *handles; /* [n_layer + 1], scratch */
     rl_vk_batch *batches;
     uint32_t head_first, head_rows;
 
     /* the batch under way */
     rl_batch batch;
-    rl_vk_block *now;    /* its parameters */
-    bool by_segments;    /* one token: stages do nothing, route and head submit segments */
-    bool dirty;          /* cmd holds work that is not submitted */
+    rl_vk_block *now; /* its parameters */
+    bool by_segments; /* one token: stages do nothing, route and head submit segments */
+    bool dirty;       /* cmd holds work that is not submitted */
     bool gated;
     uint64_t first_value; /* gated: stream clock before segment 0 */
     uint64_t last_value;  /* what the last submission signals */

@@ -642,12 +642,17 @@ uint64_t rl_vk_device_budget(const rl_vk_device *device)
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
         .pNext = device->info.memory_budget ? &budget : NULL,
     };
-    if (!device->info.memory_budget) return device->info.memory_bytes;
+    uint64_t margin = device->info.memory_bytes / 32, left;
+    if (!device->info.memory_budget) {
+        uint64_t used = atomic_load(&((rl_vk_device *)device)->allocated) + margin;
+        return device->info.memory_bytes > used ? device->info.memory_bytes - used : 0;
+    }
     device->api.GetPhysicalDeviceMemoryProperties2(device->physical, &memory);
     uint32_t heap = memory.memoryProperties.memoryTypes[device->types.device].heapIndex;
-    return budget.heapBudget[heap] > budget.heapUsage[heap]
+    left = budget.heapBudget[heap] > budget.heapUsage[heap]
                ? budget.heapBudget[heap] - budget.heapUsage[heap]
                : 0;
+    return left > margin ? left - margin : 0;
 }
 
 rl_status rl_vk_check(rl_vk_device *device, VkResult result, const char *call, rl_error *err)

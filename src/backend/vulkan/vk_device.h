@@ -80,7 +80,8 @@ typedef struct rl_vk_device {
     VkDebugUtilsMessengerEXT messenger;
     pthread_mutex_t locks[2];
     atomic_uint n_validation_messages;
-    atomic_bool lost; /* once set, nothing is submitted any more */
+    atomic_bool lost;           /* once set, nothing is submitted any more */
+    _Atomic uint64_t allocated; /* bytes taken from the heap of device memory */
 } rl_vk_device;
 
 typedef struct rl_vk_open_params {
@@ -102,8 +103,9 @@ void rl_vk_device_close(rl_vk_device *device);
 /* Warnings and errors of the validation layer so far. */
 uint32_t rl_vk_device_messages(const rl_vk_device *device);
 
-/* Bytes that may still be allocated from device memory now: the driver's word where
- * VK_EXT_memory_budget exists, the heap's size otherwise. */
+/* Bytes that may still be allocated from device memory now, less a margin for the driver's own needs:
+ * by the driver's word where VK_EXT_memory_budget exists, else by the heap's size and our own
+ * allocations. */
 uint64_t rl_vk_device_budget(const rl_vk_device *device);
 
 /* Turns a VkResult into a status, and remembers a lost device. */

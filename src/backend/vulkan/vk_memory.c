@@ -62,8 +62,11 @@ static void slab_free(rl_vk_device *device, slab *s)
 void rl_vk_arena_destroy(rl_vk_arena *arena)
 {
     if (!arena) return;
-    for (uint32_t i = 0; i < arena->n_slabs; i++)
+    for (uint32_t i = 0; i < arena->n_slabs; i++) {
+        if (arena->place == RL_VK_PLACE_DEVICE)
+            atomic_fetch_sub(&arena->device->allocated, arena->slabs[i].bytes);
         slab_free(arena->device, &arena->slabs[i]);
+    }
     free(arena->slabs);
     free(arena);
 }
@@ -163,6 +166,7 @@ static rl_status slab_allocate(rl_vk_arena *arena, slab *s, uint64_t bytes, rl_e
                        arena->name);
     s->bytes = bytes;
     s->used = 0;
+    if (arena->place == RL_VK_PLACE_DEVICE) atomic_fetch_add(&device->allocated, bytes);
     rl_vk_name(device, VK_OBJECT_TYPE_BUFFER, (uint64_t)s->buffer, "%s %u", arena->name,
                arena->n_slabs);
     return RL_OK;

@@ -78,7 +78,8 @@ static rl_status record_norm(const rl_vk_recording *r, const rl_weight *weight, 
 {
     rl_vk_backend *vk = r->vk;
     if (r->n == 1) {
-        *input = (product){ .input = RL_INPUT_NORM, .x = vk->buf.x.address, .aux = weight->address };
+        *input =
+            (product){ .input = RL_INPUT_NORM, .x = vk->buf.x.address, .aux = weight->address };
         return RL_OK;
     }
     *input = (product){ .input = RL_INPUT_PLAIN, .x = vk->buf.h.address };
@@ -264,9 +265,8 @@ rl_status rl_vk_record_shared_up(const rl_vk_recording *r, uint32_t layer, rl_er
     const rl_layer *l = &vk->net->layers[layer];
     product input = { .input = RL_INPUT_PLAIN, .x = vk->buf.h.address };
     if (r->n == 1)
-        input = (product){ .input = RL_INPUT_NORM,
-                           .x = vk->buf.x.address,
-                           .aux = l->moe_norm.address };
+        input =
+            (product){ .input = RL_INPUT_NORM, .x = vk->buf.x.address, .aux = l->moe_norm.address };
     if (is_pair(l->shared_gate.type, l->shared_up.type, r->n)) {
         input.pair = &l->shared_up;
         return record_to(r, input, &l->shared_gate, &vk->buf.shared_gate, err);
@@ -523,11 +523,9 @@ rl_status rl_vk_record_head(const rl_vk_recording *r, uint32_t first, uint32_t r
                   .aux = vk->net->output_norm.address,
                   .y = vk->buf.logits.address };
     if (rows > 1) {
-        rl_norm_push push = { .x = p.x,
-                              .weight = p.aux,
-                              .y = vk->buf.h.address,
-                              .cols = s->n_embd,
-                              .eps = s->rms_eps };
+        rl_norm_push push = {
+            .x = p.x, .weight = p.aux, .y = vk->buf.h.address, .cols = s->n_embd, .eps = s->rms_eps
+        };
         TRY(rl_vk_op_norm(&vk->ops, r->cmd, rows, &push, err));
         rl_vk_cmd_barrier(r->cmd);
         p.input = RL_INPUT_PLAIN;

@@ -20,9 +20,12 @@
 
 /* ---- recording ---------------------------------------------------------------------------------------- */
 
+/* The second half of the shared expert waits until here: beside the choice, it might see the halt
+ * that the choice sets, and that is for later segments only. */
 static rl_status record_experts(const rl_vk_recording *r, uint32_t layer, rl_error *err)
 {
     TRY(rl_vk_record_experts_up(r, layer, UINT32_MAX, err));
+    TRY(rl_vk_record_shared_down(r, layer, err));
     rl_vk_cmd_barrier(r->cmd);
     TRY(rl_vk_record_experts_out(r, layer, err));
     rl_vk_cmd_barrier(r->cmd);
@@ -46,7 +49,7 @@ static rl_status record_mixer(const rl_vk_recording *r, uint32_t layer, rl_error
     return RL_OK;
 }
 
-/* Router, with the shared expert and the look ahead beside it. */
+/* Router, with the first half of the shared expert and the look ahead beside it. */
 static rl_status record_router(const rl_vk_recording *r, uint32_t layer, rl_error *err)
 {
     rl_vk_backend *vk = r->vk;
@@ -58,7 +61,6 @@ static rl_status record_router(const rl_vk_recording *r, uint32_t layer, rl_erro
     rl_vk_cmd_barrier(r->cmd);
     TRY(rl_vk_record_route(r, layer, vk->out.choices.address + 4ull * layer * s->n_expert_used, 0,
                            err));
-    TRY(rl_vk_record_shared_down(r, layer, err));
     if (ahead) TRY(rl_vk_record_ahead_route(r, layer + 1, err));
     return RL_OK;
 }
@@ -93,7 +95,9 @@ rl_status rl_vk_segments_record(rl_vk_backend *vk, rl_state *state, rl_error *er
     if (!state->segments) return rl_fail(err, RL_NOMEM, "no memory for a token's command buffers");
     for (uint32_t i = 0; i < n; i++) {
         rl_vk_cmd *cmd = &state->segments[i];
-        rl_vk_recording r = { .vk = vk, .cmd = cmd, .state = state, .block = &state->block, .n = 1 };
+        rl_vk_recording r = {
+            .vk = vk, .cmd = cmd, .state = state, .block = &state->block, .n = 1
+        };
         if (!cmd->handle) TRY(rl_vk_cmd_init(cmd, vk->stream, "segment", err));
         TRY(rl_vk_cmd_begin(cmd, false, err));
         rl_status status = record_segment(&r, i, err);

@@ -98,7 +98,8 @@ rl_status rl_vk_begin(rl_backend *be, const rl_batch *batch, rl_error *err)
 static rl_status begin_stage(rl_vk_backend *vk, rl_vk_recording *r, rl_error *err)
 {
     vk->counters.stages++;
-    *r = (rl_vk_recording){ .vk = vk, .state = vk->batch.state, .block = vk->now, .n = vk->batch.n };
+    *r =
+        (rl_vk_recording){ .vk = vk, .state = vk->batch.state, .block = vk->now, .n = vk->batch.n };
     if (vk->by_segments) return RL_OK;
     r->cmd = rl_vk_stage_cmd(vk, err);
     return r->cmd ? RL_OK : RL_DEVICE;
@@ -160,9 +161,7 @@ rl_status rl_vk_route_ahead(rl_backend *be, uint32_t layer, uint32_t *ids, rl_er
 {
     rl_vk_backend *vk = rl_vk_of(be);
     uint32_t k = vk->net->shape.n_expert_used;
-    rl_vk_recording r = {
-        .vk = vk, .state = vk->batch.state, .block = vk->now, .n = vk->batch.n
-    };
+    rl_vk_recording r = { .vk = vk, .state = vk->batch.state, .block = vk->now, .n = vk->batch.n };
     RL_ASSERT(r.n == 1);
     if (!vk->by_segments) {
         r.cmd = rl_vk_stage_cmd(vk, err);
@@ -227,9 +226,7 @@ rl_status rl_vk_drain(rl_backend *be, rl_error *err)
     if (vk->by_segments) {
         vk->by_segments = false;
         if (vk->n_parts) {
-            rl_vk_recording r = {
-                .vk = vk, .state = vk->batch.state, .block = vk->now, .n = 1
-            };
+            rl_vk_recording r = { .vk = vk, .state = vk->batch.state, .block = vk->now, .n = 1 };
             r.cmd = rl_vk_stage_cmd(vk, err);
             if (!r.cmd) return RL_DEVICE;
             for (uint32_t i = 0; i < vk->n_parts; i++)

@@ -188,13 +188,14 @@ struct rl_route_push {
     RL_U64 token;
     RL_U32 n_expert, k;
     RL_U32 layer;
-    RL_U32 check; /* an absent expert halts what follows               */
+    RL_U32 unused;
 };
 
 /* One token: products of the chosen experts' last matrices, summed with everything else. */
 struct rl_experts_down_push {
-    RL_U64 w; /* offset in the slot                                */
-    RL_U64 x; /* [K][cols]                                         */
+    RL_U64 w;   /* offset in the slot                                */
+    RL_U64 x;   /* [K][cols]                                         */
+    RL_U64 aux; /* RL_INPUT_SWIGLU: of x's shape */
     RL_U64 ids, weights, residency;
     RL_U64 scale;   /* one float: logit of the shared expert's scale     */
     RL_U64 shared_; /* [rows]                                            */
