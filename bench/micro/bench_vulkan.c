@@ -465,11 +465,11 @@ static void bench_small(bench *b)
                             .token = b->token.address,
                             .n_expert = 512,
                             .k = 10 };
-    report(b, "route", "f32", "10 of 512", 100, time_chain(b, record_route, &route, 100, true), 2048);
-    rl_argmax_push argmax = { .x = x.address,
-                              .best = x.address + (2 << 20),
-                              .token = b->token.address,
-                              .n = 151936 };
+    report(b, "route", "f32", "10 of 512", 100, time_chain(b, record_route, &route, 100, true),
+           2048);
+    rl_argmax_push argmax = {
+        .x = x.address, .best = x.address + (2 << 20), .token = b->token.address, .n = 151936
+    };
     report(b, "argmax", "f32", "151936", 20, time_chain(b, record_argmax, &argmax, 20, true),
            151936 * 4);
 }
@@ -522,7 +522,8 @@ static void run(bench *b, bool quick)
             if (!rl_vk_type_is_known(info->type)) continue;
             /* at least 8 MiB */
             uint64_t need = (8u << 20) / matrix_bytes(info->type, 1, 2048) + 1;
-            bench_matvec(b, info->type, quick ? rows : (uint32_t)(need + 15) / 16 * 16, 2048, "matvec");
+            bench_matvec(b, info->type, quick ? rows : (uint32_t)(need + 15) / 16 * 16, 2048,
+                         "matvec");
         }
     if (!quick && wanted(b, "target")) {
         bench_matvec(b, RL_QUANT_IQ2_XXS, 8192, 2048, "target_qkv");

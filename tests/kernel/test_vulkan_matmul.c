@@ -97,18 +97,16 @@ static void check_gathered(uint32_t type, uint32_t rows, uint32_t cols)
         residency[e] = e == 2 ? 0 : slot.address;
     }
     uint32_t list[N * K];
-    rl_vk_tile tiles[E + 2];
+    rl_vk_tile tiles[N * K];
     uint32_t n_tiles = 0, n_list = 0;
     for (uint32_t e = 0; e < E; e++) {
         uint32_t first = n_list;
         for (uint32_t i = 0; i < N * K; i++)
             if ((i * 5 + i / 7) % E == e) list[n_list++] = i;
-        for (; first < n_list; first += 4) /* small tiles */
-            if (n_tiles < E + 1 || n_list - first <= RL_VK_TILE_TOKENS) {
-                uint32_t count = n_tiles == 0 ? 4 : n_list - first;
-                tiles[n_tiles++] = (rl_vk_tile){ .expert = e, .first = first, .count = count };
-                if (count != 4) break;
-            }
+        for (uint32_t size = 4; first < n_list; first += size)
+            tiles[n_tiles++] = (rl_vk_tile){
+                .expert = e, .first = first, .count = n_list - first < size ? n_list - first : size
+            };
     }
     rl_vk_span gy = rl_test_gpu_put(gpu, y, (size_t)N * K * rows * 4);
     rl_vk_matmul op = {

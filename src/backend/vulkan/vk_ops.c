@@ -15,8 +15,9 @@ rl_status rl_vk_ops_init(rl_vk_ops *ops, rl_vk_device *device, rl_vk_uploader *u
     memset(ops, 0, sizeof *ops);
     ops->device = device;
     ops->subgroup = device->info.subgroup_size;
-    /* A software device gains nothing from long kernels, and compiles them slowly. */
-    ops->lanes = device->info.kind == RL_VK_SOFTWARE ? 1u << 30 : 65536;
+    ops->software = device->info.kind == RL_VK_SOFTWARE;
+    ops->lanes = ops->software ? 64 : 65536;
+    ops->tile_tokens = ops->software ? 8 : 16;
     rl_status status = rl_vk_pipelines_create(&ops->pipelines, device, cache_file, err);
     if (!status)
         status = rl_vk_arena_create(&ops->arena, device, RL_VK_PLACE_DEVICE, sizeof words + 4096,
@@ -116,6 +117,7 @@ rl_status rl_vk_op_matvec(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matvec *m,
     /* More rows per team means fewer loads of x, as long as every lane of the device has work. */
     uint64_t work = (uint64_t)m->push.rows * m->n_ranks * m->n_tokens * team * (pair ? 2 : 1);
     uint32_t rows = work >= 4ull * ops->lanes ? 4 : work >= 2ull * ops->lanes || pair ? 2 : 1;
+    if (ops->software && rows == 4) rows = 8;
     uint32_t outputs = pair ? rows / 2 : rows;
     rl_matvec_push push = m->push;
     push.tables = ops->tables.address;
@@ -132,16 +134,14 @@ rl_status rl_vk_op_matmul(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matmul *m,
     push.tables = ops->tables.address;
     push.row_bytes = row_bytes(m->type, push.cols);
     bool routed = m->n_tiles > 0;
-    /* Tiles of rows x tokens, and what an invocation keeps of them: 256 invocations each. */
-    uint32_t bm = 128, bn = 64, tm = 8, tn = 4;
-    if (routed || push.n <= 32) {
-        bn = RL_VK_TILE_TOKENS;
-        tm = 4;
-        tn = 2;
-    }
-    uint32_t y = routed ? m->n_tiles : divide_up(push.n, bn);
-    return RECORD(RL_VK_MATMUL, m->type, &push, divide_up(push.rows, bm), y, 1, 256, bm, bn, tm, tn,
-                  m->input, routed, m->add);
+    /* Tiles of rows x tokens, and the part of one that an invocation keeps. */
+    bool few = routed || push.n <= 2 * ops->tile_tokens;
+    uint32_t bm = ops->software ? 64 : 128, bn = ops->software ? 32 : 64;
+    uint32_t tm = few ? 4 : 8, tn = few ? 2 : 4;
+    if (few) bn = ops->tile_tokens;
+    uint32_t local = bm / tm * (bn / tn), y = routed ? m->n_tiles : divide_up(push.n, bn);
+    return RECORD(RL_VK_MATMUL, m->type, &push, divide_up(push.rows, bm), y, 1, local, bm, bn, tm,
+                  tn, m->input, routed, m->add);
 }
 
 /* The largest divisor of n that is <= limit. */
@@ -206,7 +206,7 @@ rl_status rl_vk_op_experts_down(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type, u
     p.tables = ops->tables.address;
     p.row_bytes = row_bytes(type, p.cols);
     uint32_t team = team_lanes(ops, p.cols);
-    uint32_t rows = ops->device->info.kind == RL_VK_SOFTWARE ? 1 : 4;
+    uint32_t rows = ops->software ? 8 : 4;
     /* A team per rank, in whole subgroups. */
     uint32_t local = divide_up((uint64_t)p.k * team, ops->subgroup) * ops->subgroup;
     local = min_u32(local, 256 / ops->subgroup * ops->subgroup);

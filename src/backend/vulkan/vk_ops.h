@@ -16,8 +16,10 @@ typedef struct rl_vk_ops {
     rl_vk_pipelines *pipelines;
     rl_vk_arena *arena;
     rl_vk_span tables;
-    uint32_t subgroup; /* lanes, as the device reports */
-    uint32_t lanes;    /* how many the device needs busy at a time: row teams get smaller below */
+    bool software;
+    uint32_t subgroup;    /* lanes, as the device reports */
+    uint32_t tile_tokens; /* most tokens of one rl_vk_tile */
+    uint32_t lanes; /* how many the device needs busy at a time: row teams get smaller below */
 } rl_vk_ops;
 
 /* Uploads the codebooks. cache_file as for rl_vk_pipelines_create. On failure nothing is owned. */
@@ -54,10 +56,9 @@ typedef struct rl_vk_matmul {
     uint32_t type;
     uint32_t input;
     bool add;
-    uint32_t n_tiles; /* routed: > 0, each of at most RL_VK_TILE_TOKENS; 0: push.n rows of x */
+    uint32_t n_tiles; /* routed: > 0, each of at most ops.tile_tokens; 0: push.n rows of x */
     rl_matmul_push push;
 } rl_vk_matmul;
-enum { RL_VK_TILE_TOKENS = 16 };
 RL_MUST_CHECK rl_status rl_vk_op_matmul(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matmul *m,
                                         rl_error *err);
 

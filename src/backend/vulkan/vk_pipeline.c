@@ -12,7 +12,7 @@
 #include "base/bytes.h"
 
 #define CACHE_LIMIT_BYTES (64u << 20)
-#define SPLIT_FMA         15 /* RL_SPLIT_FMA of common.glsl */
+#define SOFTWARE          15 /* RL_SOFTWARE of common.glsl */
 
 /* What stands before the driver's data in the cache file. */
 typedef struct cache_header {
@@ -231,7 +231,7 @@ static rl_status pipeline_make(rl_vk_pipelines *p, const rl_vk_blob *blob, rl_vk
     for (uint32_t i = 0; i < n; i++)
         entries[i] = (VkSpecializationMapEntry){ .constantID = i, .offset = 4 * i, .size = 4 };
     memcpy(values, made->constants, 4 * n);
-    entries[n] = (VkSpecializationMapEntry){ .constantID = SPLIT_FMA, .offset = 4 * n, .size = 4 };
+    entries[n] = (VkSpecializationMapEntry){ .constantID = SOFTWARE, .offset = 4 * n, .size = 4 };
     values[n++] = device->info.kind == RL_VK_SOFTWARE;
     VkSpecializationInfo constants = {
         .mapEntryCount = n,

@@ -426,10 +426,10 @@ rl_status rl_vk_record_experts_out(const rl_vk_recording *r, uint32_t layer, rl_
 static uint32_t write_lists(rl_vk_backend *vk, const rl_expert_group *groups, uint32_t n_groups,
                             uint64_t *tiles_at, uint64_t *list_at)
 {
-    uint32_t n_list = 0, n_tiles = 0;
+    uint32_t n_list = 0, n_tiles = 0, tile_tokens = vk->ops.tile_tokens;
     for (uint32_t g = 0; g < n_groups; g++) {
         n_list += groups[g].n;
-        n_tiles += (groups[g].n + RL_VK_TILE_TOKENS - 1) / RL_VK_TILE_TOKENS;
+        n_tiles += (groups[g].n + tile_tokens - 1) / tile_tokens;
     }
     uint64_t bytes = n_tiles * sizeof(rl_vk_tile) + (n_list * 4ull + 15) / 16 * 16;
     RL_ASSERT(vk->lists_used + bytes <= vk->lists.bytes);
@@ -439,8 +439,8 @@ static uint32_t write_lists(rl_vk_backend *vk, const rl_expert_group *groups, ui
     *list_at = *tiles_at + n_tiles * sizeof(rl_vk_tile);
     uint32_t at = 0;
     for (uint32_t g = 0; g < n_groups; g++)
-        for (uint32_t i = 0; i < groups[g].n; i += RL_VK_TILE_TOKENS) {
-            uint32_t n = groups[g].n - i < RL_VK_TILE_TOKENS ? groups[g].n - i : RL_VK_TILE_TOKENS;
+        for (uint32_t i = 0; i < groups[g].n; i += tile_tokens) {
+            uint32_t n = groups[g].n - i < tile_tokens ? groups[g].n - i : tile_tokens;
             *tile++ = (rl_vk_tile){ .expert = groups[g].expert, .first = at, .count = n };
             for (uint32_t k = 0; k < n; k++)
                 list[at++] = groups[g].assign[i + k];

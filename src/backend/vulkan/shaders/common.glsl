@@ -28,13 +28,14 @@ layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer rl_
 layout(buffer_reference, std430, buffer_reference_align = 16) buffer rl_token { rl_vk_token v; };
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer rl_tiles { rl_vk_tile v[]; };
 
-// Set where the driver takes fma() apart and may then regroup it (software devices): products and sums
-// that have to be the same in several kernels are spelled out there.
-layout(constant_id = 15) const bool RL_SPLIT_FMA = false;
+// A software device. Its driver takes fma() apart and may then regroup it, so products and sums that
+// have to be the same in several kernels are spelled out; and it compiles long straight code slowly,
+// so loops over rows stay loops.
+layout(constant_id = 15) const bool RL_SOFTWARE = false;
 
 float rl_fma(float a, float b, float c)
 {
-    if (!RL_SPLIT_FMA) return fma(a, b, c);
+    if (!RL_SOFTWARE) return fma(a, b, c);
     precise float product = a * b;
     precise float sum = product + c;
     return sum;

@@ -20,6 +20,13 @@ layout(push_constant, std430) uniform Push { rl_experts_down_push p; };
 
 shared float product[32 * ROWS]; // [rank][row]
 
+float row_product(rl_words w, uint row, uint g, uint n_chunks, vec4 v[8], vec4 sums, float acc)
+{
+    rl_chunk c;
+    rl_decode_row(w, min(row, p.rows - 1u) * p.row_bytes, g, n_chunks, c);
+    return rl_dot_chunk(c, v, sums, acc);
+}
+
 void main()
 {
     uint halt = rl_token(p.token).v.halt;
@@ -57,10 +64,12 @@ void main()
                     sums[r] = rl_sum8(v[2u * r], v[2u * r + 1u]);
 #endif
                 }
-                [[unroll]] for (uint i = 0u; i < ROWS; i++) {
-                    rl_chunk c;
-                    rl_decode_row(w, min(first + i, p.rows - 1u) * p.row_bytes, g, n_chunks, c);
-                    acc[i] = rl_dot_chunk(c, v, sums, acc[i]);
+                if (RL_SOFTWARE) {
+                    [[dont_unroll]] for (uint i = 0u; i < ROWS; i++)
+                        acc[i] = row_product(w, first + i, g, n_chunks, v, sums, acc[i]);
+                } else {
+                    [[unroll]] for (uint i = 0u; i < ROWS; i++)
+                        acc[i] = row_product(w, first + i, g, n_chunks, v, sums, acc[i]);
                 }
             }
         }

@@ -61,6 +61,13 @@ void load_inputs(rl_floats4 x, rl_floats4 aux, uint g, uint n_chunks, out vec4 v
     }
 }
 
+float row_product(rl_words w, uint row, uint g, uint n_chunks, vec4 v[8], vec4 sums, float acc)
+{
+    rl_chunk c;
+    rl_decode_row(w, row, g, n_chunks, c);
+    return rl_dot_chunk(c, v, sums, acc);
+}
+
 void main()
 {
     uint rank = gl_WorkGroupID.y, token = gl_WorkGroupID.z;
@@ -103,13 +110,14 @@ void main()
         for (uint g = lane; g < n_chunks; g += lanes) {
             vec4 v[8], sums;
             load_inputs(x, aux, g, n_chunks, v, sums, squares);
-            [[unroll]] for (uint k = 0u; k < ROWS; k++) {
-                rl_chunk c;
-                if (PAIR && (k & 1u) != 0u)
-                    rl_decode_row(w_second, row_at[k], g, n_chunks, c);
-                else
-                    rl_decode_row(w, row_at[k], g, n_chunks, c);
-                acc[k] = rl_dot_chunk(c, v, sums, acc[k]);
+            if (RL_SOFTWARE) {
+                [[dont_unroll]] for (uint k = 0u; k < ROWS; k++)
+                    acc[k] = row_product(PAIR && (k & 1u) != 0u ? w_second : w, row_at[k], g,
+                                         n_chunks, v, sums, acc[k]);
+            } else {
+                [[unroll]] for (uint k = 0u; k < ROWS; k++)
+                    acc[k] = row_product(PAIR && (k & 1u) != 0u ? w_second : w, row_at[k], g,
+                                         n_chunks, v, sums, acc[k]);
             }
         }
         [[unroll]] for (uint k = 0u; k < ROWS; k++)
