@@ -498,6 +498,7 @@ INLINE void store_half(rl_wgt_run8 *o, const half_run *u, int H)
             const rl_act_run8 *a = act;                                                            \
             __m256 acc = _mm256_setzero_ps();                                                      \
             for (uint32_t n = cols / RL_CPU_RUN; n; n--, x++, a++) {                               \
+                rl_cpu_prefetch(x, sizeof *x);                                                     \
                 float d = d_##lower(x), dmin = minimum;                                            \
                 half_run first = load_##lower(x, 0);                                               \
                 acc = add_half(acc, &first, d, dmin, a, 0, has_min);                               \

@@ -218,6 +218,7 @@ INLINE row stored_row(const rl_wgt_row8 *o)
             const rl_act_row8 *a = act;                                                            \
             row_sum acc = { _mm512_setzero_ps(), _mm256_setzero_ps() };                            \
             for (uint32_t n = cols / RL_CPU_RUN; n; n--, x += (blocks_per_run), a++) {             \
+                rl_cpu_prefetch(x, (blocks_per_run) * sizeof *x);                                  \
                 row u = load_##lower(x);                                                           \
                 acc = add_row(acc, &u, a);                                                         \
             }                                                                                      \

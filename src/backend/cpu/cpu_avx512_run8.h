@@ -595,6 +595,7 @@ INLINE __m512 spread(uint32_t bits)
             const rl_act_run8 *a = act;                                                            \
             __m512 acc = _mm512_setzero_ps();                                                      \
             for (uint32_t n = cols / RL_CPU_RUN; n; n--, x++, a++) {                               \
+                rl_cpu_prefetch(x, sizeof *x);                                                     \
                 __m512 d = spread(scaled_half(d_of(x), down)), dmin = d;                           \
                 if (has_min) dmin = spread(scaled_half(dmin_of(x), 0));                            \
                 run u = load_##lower(x);                                                           \

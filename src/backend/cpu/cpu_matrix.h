@@ -106,6 +106,16 @@ static inline float rl_cpu_act_scale(float d)
     return rl_f32_from_bits((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu);
 }
 
+/* Asks for weights that are read soon: `bytes` from RL_CPU_AHEAD behind p on, which may lie outside
+ * of the matrix. One thread's loads alone keep too few lines under way, and hardware prefetching
+ * stops at every page. */
+#define RL_CPU_AHEAD 4096
+static inline __attribute__((always_inline)) void rl_cpu_prefetch(const void *p, size_t bytes)
+{
+    for (size_t line = 0; line < bytes; line += 64)
+        __builtin_prefetch((const uint8_t *)p + RL_CPU_AHEAD + line);
+}
+
 static inline uint32_t rl_cpu_runs(uint32_t cols)
 {
     return (cols + RL_CPU_RUN - 1) / RL_CPU_RUN;

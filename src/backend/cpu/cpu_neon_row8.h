@@ -153,6 +153,7 @@ INLINE row stored_row(const rl_wgt_row8 *o)
             const rl_act_row8 *a = act;                                                            \
             row_sum acc = { vdupq_n_f32(0), vdupq_n_f32(0) };                                      \
             for (uint32_t n = cols / RL_CPU_RUN; n; n--, x += (blocks_per_run), a++) {             \
+                rl_cpu_prefetch(x, (blocks_per_run) * sizeof *x);                                  \
                 row u = load_##lower(x);                                                           \
                 acc = add_row(acc, &u, a);                                                         \
             }                                                                                      \

@@ -499,6 +499,7 @@ INLINE quarter stored_quarter(const rl_wgt_run8 *o, int Q)
             const rl_act_run8 *a = act;                                                            \
             float32x4_t acc = vdupq_n_f32(0);                                                      \
             for (uint32_t n = cols / RL_CPU_RUN; n; n--, x++, a++) {                               \
+                rl_cpu_prefetch(x, sizeof *x);                                                     \
                 float d = d_##lower(x), dmin = minimum;                                            \
                 V_UNROLL                                                                           \
                 for (int H = 0; H < 2; H++) {                                                      \
