@@ -61,6 +61,9 @@ static int score_windows(rl_session *session, const uint32_t *ids, score *s)
         rl_status status = rl_session_reset(session, &err);
         if (!status)
             status = rl_session_feed_each(session, s->window, s->n_ctx, score_token, s, &err);
+        if (status == RL_INTERRUPTED && s->n_scored)
+            cli_note("interrupted in window %zu of %zu: perplexity so far %.4f",
+                     s->done_windows + 1, s->n_windows, exp(s->sum / (double)s->n_scored));
         if (status) return cli_error_of(status, &err);
         cli_debug("window %zu of %zu: perplexity so far %.4f", s->done_windows + 1, s->n_windows,
                   exp(s->sum / (double)s->n_scored));

@@ -243,6 +243,20 @@ static void generate_perplexity_scores_half_of_each_window(void **state)
     rl_test_run_fini(&r);
 }
 
+/* What was scored until then is said, but not printed as if it were the result. */
+static void generate_perplexity_can_be_interrupted(void **state)
+{
+    (void)state;
+    const char *const arguments[] = { "perplexity", "-f",     RL_TEST_MODELS "/val.txt",
+                                      "--backend",  "oracle", NULL };
+    rl_test_run r = rl_test_execute(
+        &(rl_test_streams){ .interrupt_ms = 2000, .interrupt_from_start = true }, arguments);
+    rl_test_expect_code(&r, 130);
+    assert_int_equal(r.out_bytes, 0);
+    assert_null(strstr(r.err, "redlite: "));
+    rl_test_run_fini(&r);
+}
+
 static void generate_bench_prints_a_row_per_test(void **state)
 {
     (void)state;
@@ -280,4 +294,5 @@ RL_TEST_MAIN(RL_TEST(generate, counts_to_fifteen), RL_TEST(generate, text_goes_t
              RL_TEST(generate, logits_are_floats_in_a_file),
              RL_TEST(generate, logits_leave_no_half_file),
              RL_TEST(generate, perplexity_scores_half_of_each_window),
+             RL_TEST(generate, perplexity_can_be_interrupted),
              RL_TEST(generate, bench_prints_a_row_per_test))
