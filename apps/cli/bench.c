@@ -288,6 +288,7 @@ static int run_rows(bench *b, const cli_list *lists[2], const cli_list *depths, 
     int rc = -1;
     b->total = (lists[0]->n + lists[1]->n) * depths->n * (repeat + 1);
     cli_show_notes();
+    cli_progress_take();
     if (!json) print_head(b);
     for (size_t d = 0; rc < 0 && d < depths->n; d++) {
         for (size_t k = 0; k < 2; k++) {

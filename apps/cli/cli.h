@@ -129,6 +129,9 @@ bool cli_flush(void);
  * not before it has taken a second. `extra` may be NULL. */
 void cli_progress(const char *what, uint64_t done, uint64_t total, const char *extra);
 void cli_progress_clear(void);
+/* The command draws its own line; what the library reports meanwhile is not shown. */
+void cli_progress_take(void);
+void cli_progress_of_library(const char *what, uint64_t done, uint64_t total);
 
 /* ---- interruption (interrupt.c) -------------------------------------------------------------- */
 

@@ -54,6 +54,7 @@ static int write_file(const cli_call *call, rl_session *session, const uint32_t 
     w->file = fopen(part, "wb");
     if (!w->file) return cli_error("%s: cannot be written: %s", part, strerror(errno));
     cli_show_notes();
+    cli_progress_take();
     rl_status status = rl_session_feed_each(session, ids, w->n_tokens, write_row, w, &err);
     cli_progress_clear();
     int rc = -1;

@@ -40,7 +40,7 @@ const char *cli_default_model(void)
 static bool on_progress(void *context, const char *what, uint64_t done, uint64_t total)
 {
     (void)context;
-    cli_progress(what, done, total, NULL);
+    cli_progress_of_library(what, done, total);
     return cli_interrupts() == 0;
 }
 

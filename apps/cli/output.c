@@ -177,6 +177,18 @@ void cli_progress(const char *what, uint64_t done, uint64_t total, const char *e
     progress.visible = true;
 }
 
+static bool command_draws;
+
+void cli_progress_take(void)
+{
+    command_draws = true;
+}
+
+void cli_progress_of_library(const char *what, uint64_t done, uint64_t total)
+{
+    if (!command_draws) cli_progress(what, done, total, NULL);
+}
+
 void cli_progress_clear(void)
 {
     if (progress.visible) {

@@ -56,6 +56,7 @@ static int score_windows(rl_session *session, const uint32_t *ids, score *s)
 {
     rl_error err = { "" };
     cli_show_notes();
+    cli_progress_take();
     for (; s->done_windows < s->n_windows; s->done_windows++) {
         s->window = ids + s->done_windows * s->n_ctx;
         rl_status status = rl_session_reset(session, &err);

@@ -65,11 +65,16 @@ static rl_status stages(rl_engine *e, const rl_forward *f, rl_error *err)
 {
     TRY(e->ops->embed(e->be, err));
     TRY(observe(e, f, RL_AFTER_EMBED, 0, err));
-    for (uint32_t layer = 0; layer < e->net.shape.n_layer; layer++) {
+    const uint32_t n_layer = e->net.shape.n_layer;
+    for (uint32_t layer = 0; layer < n_layer; layer++) {
         TRY(mixer(e, layer, err));
         TRY(observe(e, f, RL_AFTER_MIXER, layer, err));
         TRY(moe(e, f, layer, err));
         TRY(observe(e, f, RL_AFTER_MOE, layer, err));
+        if (f->progress_total)
+            TRY(rl_engine_progress(e, "reading the prompt",
+                                   f->progress_done + (uint64_t)f->batch.n * (layer + 1) / n_layer,
+                                   f->progress_total, err));
     }
     return head(e, f, err);
 }

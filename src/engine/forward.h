@@ -32,6 +32,9 @@ typedef struct rl_forward {
     bool (*each)(void *context, uint32_t index, const float *logits);
     void *context;
     const rl_forward_hooks *hooks; /* may be NULL */
+    /* After every layer the engine's progress function hears how many of progress_total tokens are
+     * read, and may stop the batch. progress_done: those before this batch. 0: it is not asked. */
+    uint64_t progress_done, progress_total;
 } rl_forward;
 
 /* Plays the stages. The caller holds engine->lock. On success the new state is written but not

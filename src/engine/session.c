@@ -91,7 +91,8 @@ const float *rl_session_logits(const rl_session *s)
 
 typedef struct feed_sink {
     rl_session *session;
-    size_t base; /* index of the batch's first token in the caller's array */
+    size_t base;  /* index of the batch's first token in the caller's array ... */
+    size_t total; /* ... of so many */
     uint32_t last;
     rl_logits_function each;
     void *context;
@@ -125,6 +126,10 @@ static rl_status feed_batch(rl_session *s, const uint32_t *tokens, uint32_t n, b
         .context = sink,
         .hooks = hooks,
     };
+    if (n > 1) { /* a batch of many tokens can take long */
+        forward.progress_done = sink->base;
+        forward.progress_total = sink->total;
+    }
     uint64_t start = rl_clock_ns();
     rl_status status = n == 1 && !hooks ? rl_decoder_run(e->decoder, &forward, err)
                                         : rl_forward_run(e, &forward, err);
@@ -157,15 +162,13 @@ rl_status rl_session_feed_hooked(rl_session *s, const uint32_t *tokens, size_t n
         if (tokens[i] >= e->net.shape.n_vocab)
             return rl_fail(err, RL_INVALID, "token %u is not in the vocabulary of %u tokens",
                            tokens[i], e->net.shape.n_vocab);
-    feed_sink sink = { .session = s, .each = each, .context = context };
+    feed_sink sink = { .session = s, .each = each, .context = context, .total = n };
     rl_status status = RL_OK;
     pthread_mutex_lock(&e->lock);
     while (!status && sink.base < n) {
         size_t left = n - sink.base;
         uint32_t now = left < e->n_batch ? (uint32_t)left : e->n_batch;
         status = feed_batch(s, tokens + sink.base, now, now == left, &sink, hooks, err);
-        if (!status && n > e->n_batch && !each)
-            status = rl_engine_progress(e, "reading the prompt", sink.base + now, n, err);
         sink.base += now;
     }
     pthread_mutex_unlock(&e->lock);
