@@ -7,9 +7,9 @@
 #ifdef RL_HAVE_VULKAN
 #include "support/vulkan.h"
 
-/* Whole sequences and token by token; where `pieces`, also batches of seven, cut anywhere, with an f16
- * cache. Stands against a kernel that is right only for some batch sizes. */
-static void float_gate(const char *file, bool pieces)
+/* Whole sequences, then in pieces of seven (batches, cut anywhere) with an f16 cache, then token by
+ * token while it continues. Stands against a kernel that is right only for some batch sizes. */
+static void float_gate(const char *file)
 {
     rl_vk_device_close(rl_test_vulkan_open()); /* skips without a device */
     golden_setup setup = { .model = rl_test_fixture("models/%s.gguf", file),
@@ -21,28 +21,52 @@ static void float_gate(const char *file, bool pieces)
     assert_true(r.worst_abs < 1e-3);
     assert_int_equal(r.same_top1, r.positions);
     assert_true(golden_greedy(&setup, 2e-3) >= 8);
-    if (!pieces) return;
     setup.kv_f16 = true;
     golden_sequences(&setup, 7, &r);
     assert_true(r.worst_abs < 1e-2);
 }
+
+/* Five tokens, layer by layer: what the software device of a test machine has time for. */
+static void trace(const char *file)
+{
+    rl_vk_device_close(rl_test_vulkan_open()); /* skips without a device */
+    golden_setup setup = { .model = rl_test_fixture("models/%s.gguf", file),
+                           .expect = rl_test_fixture("models/%s", file),
+                           .backend = "vulkan" };
+    golden_trace(&setup, 1e-4);
+}
 #else
-static void float_gate(const char *file, bool pieces)
+static void float_gate(const char *file)
 {
     (void)file;
-    (void)pieces;
     rl_test_skip("built without the Vulkan backend");
+}
+static void trace(const char *file)
+{
+    float_gate(file);
 }
 #endif
 
 #define X(name, file, plain, kl)                                                                   \
-    static void vulkan_##name(void **state)                                                        \
+    static void vulkan_trace_##name(void **state)                                                  \
     {                                                                                              \
         (void)state;                                                                               \
-        float_gate(file, !strcmp(file, "tiny-s-F32") || !strcmp(file, "tiny-b-IQ2_XXS"));          \
+        trace(file);                                                                               \
+    }                                                                                              \
+    static void vulkan_##name##_long(void **state)                                                 \
+    {                                                                                              \
+        (void)state;                                                                               \
+        float_gate(file);                                                                          \
     }
 MODEL_LIST(X)
 #undef X
 
-#define X(name, file, plain, kl) RL_TEST(vulkan, name),
-RL_TEST_MAIN(MODEL_LIST(X))
+/* One model in full, in every run. */
+static void vulkan_tiny_s_q8_0(void **state)
+{
+    (void)state;
+    float_gate("tiny-s-Q8_0");
+}
+
+#define X(name, file, plain, kl) RL_TEST(vulkan, trace_##name), RL_TEST(vulkan, name##_long),
+RL_TEST_MAIN(MODEL_LIST(X) RL_TEST(vulkan, tiny_s_q8_0))
