@@ -1,9 +1,10 @@
 /* decode.c - the ways to decode a token, and the choice between them.
  *
  * Policy (auto). When every expert has a slot, a token can miss only until all are loaded, and
- * RESUME is best from the first token on. Otherwise every way pays the same for reading experts,
- * so ways are compared by what else they cost: wall time less the time spent loading, a moving
- * average per way. Each way is tried a few times at the start; later the cheapest is taken, and one
+ * RESUME is best from the first token on. Otherwise ways are compared by wall time, a moving average
+ * per way: reading is part of it, because the ways overlap it differently. (Wall time less the time
+ * spent waiting for reads preferred gated tokens that were 18 % slower.) Each way is tried a few
+ * times at the start; later the cheapest is taken, and one
  * token in EXPLORE_EVERY goes to another way whose average is near enough to be worth looking at,
  * which bounds what exploring can cost to well under one percent. */
 #include "engine/decode.h"
@@ -20,7 +21,7 @@ enum { TRIALS = 3, EXPLORE_EVERY = 128 };
 
 typedef struct way_cost {
     uint64_t tokens;
-    double average_ns; /* own cost: without loading */
+    double average_ns;
 } way_cost;
 
 struct rl_decoder {
@@ -125,12 +126,12 @@ static rl_decode_path choose(const rl_decoder *d)
     return best;
 }
 
-static void learn(rl_decoder *d, rl_decode_path path, uint64_t own_ns)
+static void learn(rl_decoder *d, rl_decode_path path, uint64_t ns)
 {
     way_cost *c = &d->costs[path];
     /* The first token of a way pays for recording and warming up. */
     c->average_ns =
-        c->tokens < 2 ? (double)own_ns : c->average_ns + AVERAGE_WEIGHT * (own_ns - c->average_ns);
+        c->tokens < 2 ? (double)ns : c->average_ns + AVERAGE_WEIGHT * (ns - c->average_ns);
     c->tokens++;
 }
 
@@ -233,7 +234,7 @@ rl_status rl_decoder_run(rl_decoder *d, const rl_forward *f, rl_error *err)
     rl_decode_path path = choose(d);
     bool missed = false;
     rl_status status;
-    uint64_t start = rl_clock_ns(), load_start = rl_experts_get_figures(e->experts).wait_ns;
+    uint64_t start = rl_clock_ns();
     d->n_touched = 0;
     if (path == RL_PATH_SYNC) {
         status = run_sync(d, f, err);
@@ -245,9 +246,7 @@ rl_status rl_decoder_run(rl_decoder *d, const rl_forward *f, rl_error *err)
         if (!status && missed) status = run_sync(d, f, err);
     }
     if (status) return status;
-    uint64_t loading = rl_experts_get_figures(e->experts).wait_ns - load_start;
-    uint64_t all = rl_clock_ns() - start;
-    learn(d, path, all > loading ? all - loading : 0);
+    learn(d, path, rl_clock_ns() - start);
     d->tokens++;
     return RL_OK;
 }

@@ -140,6 +140,13 @@ static rl_status fake_read_logits(rl_backend *be, float *logits, uint32_t *best,
     return RL_OK;
 }
 
+static rl_status fake_open(rl_backend **out, const rl_backend_params *params, rl_error *err)
+{
+    rl_status status = rl_backend_oracle.open(out, params, err);
+    if (!status) (*out)->ops = fake_routed_ops();
+    return status;
+}
+
 const rl_backend_ops *fake_routed_ops(void)
 {
     static const rl_routed_ops routed = {
@@ -155,6 +162,7 @@ const rl_backend_ops *fake_routed_ops(void)
     static rl_backend_ops ops;
     ops = rl_backend_oracle;
     ops.name = "fake-routed";
+    ops.open = fake_open;
     ops.routed = &routed;
     return &ops;
 }
