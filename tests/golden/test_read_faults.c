@@ -219,13 +219,13 @@ FAULTS(buffered_error, RL_IO_BUFFERED, FAULT_ERROR)
 FAULTS(buffered_short, RL_IO_BUFFERED, FAULT_SHORT)
 FAULTS(buffered_end, RL_IO_BUFFERED, FAULT_END)
 FAULTS(buffered_replaced, RL_IO_BUFFERED, FAULT_REPLACED)
-FAULTS(ahead_error, RL_IO_AUTO, FAULT_ERROR)
-FAULTS(ahead_short, RL_IO_AUTO, FAULT_SHORT)
-FAULTS(ahead_replaced, RL_IO_AUTO, FAULT_REPLACED)
+FAULTS(ahead_error_long, RL_IO_AUTO, FAULT_ERROR)
+FAULTS(ahead_short_long, RL_IO_AUTO, FAULT_SHORT)
+FAULTS(ahead_replaced_long, RL_IO_AUTO, FAULT_REPLACED)
 
 RL_TEST_MAIN(RL_TEST(read_faults, direct_error), RL_TEST(read_faults, direct_short),
              RL_TEST(read_faults, direct_end), RL_TEST(read_faults, direct_replaced),
              RL_TEST(read_faults, buffered_error), RL_TEST(read_faults, buffered_short),
              RL_TEST(read_faults, buffered_end), RL_TEST(read_faults, buffered_replaced),
-             RL_TEST(read_faults, ahead_error), RL_TEST(read_faults, ahead_short),
-             RL_TEST(read_faults, ahead_replaced))
+             RL_TEST(read_faults, ahead_error_long), RL_TEST(read_faults, ahead_short_long),
+             RL_TEST(read_faults, ahead_replaced_long))
