@@ -14,8 +14,14 @@ foreach(name ${names})
       set(label long)
       set(timeout 14400)
     endif()
+    # A Vulkan driver is unloaded before the leak check of AddressSanitizer, which then cannot tell
+    # what the driver leaked from what we did. The program looks for devices in most commands.
+    set(environment "")
+    if(FOLDER STREQUAL "e2e" OR name MATCHES "vulkan")
+      set(environment " ENVIRONMENT ASAN_OPTIONS=detect_leaks=0")
+    endif()
     string(APPEND text "add_test([[${FOLDER}.${name}]] [[${PROGRAM}]] [[${name}]])\n"
-      "set_tests_properties([[${FOLDER}.${name}]] PROPERTIES SKIP_RETURN_CODE 77 LABELS ${label} TIMEOUT ${timeout})\n")
+      "set_tests_properties([[${FOLDER}.${name}]] PROPERTIES SKIP_RETURN_CODE 77 LABELS ${label} TIMEOUT ${timeout}${environment})\n")
   endif()
 endforeach()
 file(WRITE ${OUT} "${text}")

@@ -3,7 +3,7 @@
 
 void rl_decode_f32(const void *blocks, size_t n_blocks, float *out)
 {
-    memcpy(out, blocks, n_blocks * sizeof *out);
+    if (n_blocks) memcpy(out, blocks, n_blocks * sizeof *out); /* blocks may be NULL otherwise */
 }
 
 void rl_decode_f16(const void *blocks, size_t n_blocks, float *out)

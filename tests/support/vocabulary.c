@@ -285,7 +285,7 @@ bool rl_test_vocabulary_write(const rl_test_vocabulary *v, const char *path)
         put_key(file, "tokenizer.ggml.token_type", RL_GGUF_ARRAY);
         put_u32(file, RL_GGUF_I32);
         put_u64(file, v->n_types);
-        fwrite(v->types, sizeof *v->types, v->n_types, file);
+        if (v->n_types) fwrite(v->types, sizeof *v->types, v->n_types, file);
     }
     if (!v->no_merges) put_strings(file, "tokenizer.ggml.merges", v->merges, v->n_merges);
     bool ok = !ferror(file);

@@ -137,7 +137,8 @@ static void check_nfc(const char *text, size_t bytes, const char *expected, size
     rl_error err = { "" };
     rl_text_buffer out = { 0 };
     assert_ok(rl_nfc(text, bytes, &out, &err));
-    if (out.bytes != expected_bytes || memcmp(out.data, expected, expected_bytes))
+    if (out.bytes != expected_bytes ||
+        (expected_bytes && memcmp(out.data, expected, expected_bytes)))
         fail_msg("NFC of \"%.*s\" is \"%.*s\"", (int)bytes, text, (int)out.bytes, out.data);
     rl_text_buffer_fini(&out);
 }
