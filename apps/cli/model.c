@@ -156,7 +156,7 @@ static int copy_ids(const uint32_t *from, size_t n, uint32_t **ids, size_t *n_id
 {
     *ids = malloc((n + 1) * sizeof **ids);
     if (!*ids) return cli_error("no memory for the prompt");
-    memcpy(*ids, from, n * sizeof **ids);
+    if (n) memcpy(*ids, from, n * sizeof **ids);
     *n_ids = n;
     return -1;
 }
