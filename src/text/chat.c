@@ -390,7 +390,7 @@ static bool change_something(chat *c, const rl_jinja_uses *uses, rl_status statu
     if (status == RL_OK) {
         unsigned seen = uses->seen[MARK_ARGUMENTS];
         bool twice = seen & RL_JINJA_AS_JSON && !(seen & RL_JINJA_TESTED);
-        bool changed = twice && turn_on(&c->parse_arguments);
+        bool changed = (twice || seen & RL_JINJA_SPELLED) && turn_on(&c->parse_arguments);
         return join_unused_parts(c) || changed;
     }
     if (status != RL_INVALID && status != RL_UNSUPPORTED) return false;

@@ -14,7 +14,8 @@
  * are changed for templates that cannot take them as they are, and only for those; no template is
  * recognised, what happens to the values while rendering decides (docs/decisions/0011):
  *   - arguments of a tool call given as a string of JSON become the object: when rendering fails at
- *     them, or encodes the string as JSON once more. They must be an object then.
+ *     them, goes over the characters, or encodes the string as JSON once more. They must be an
+ *     object then.
  *   - content null becomes "": when rendering fails at it.
  *   - content parts become their joined text: when rendering fails at them or never looks into them.
  * Threads: no state, any thread. */

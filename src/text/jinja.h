@@ -37,10 +37,10 @@ typedef struct rl_jinja_limits {
 enum { RL_JINJA_MARKS = 4 }; /* marks are 1..3; 0: not marked */
 
 typedef enum rl_jinja_use {
-    RL_JINJA_USED = 1,   /* an operator, filter, attribute or loop was applied, or it was printed */
-    RL_JINJA_TESTED = 2, /* its type was asked for: `is string`, `is mapping` ...                 */
-    RL_JINJA_AS_JSON =
-        4, /* the tojson filter was applied                                         */
+    RL_JINJA_USED = 1,    /* an operator, filter, attribute or loop was applied, or it was shown */
+    RL_JINJA_TESTED = 2,  /* its type was asked for: `is string`, `is mapping` ...              */
+    RL_JINJA_AS_JSON = 4, /* the tojson filter was applied                                      */
+    RL_JINJA_SPELLED = 8  /* it is a string, and something went over its characters             */
 } rl_jinja_use;
 
 typedef struct rl_jinja_uses {

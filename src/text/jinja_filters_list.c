@@ -347,6 +347,7 @@ static rl_value filter_dictsort(rl_jinja_run *run, rl_value subject, const rl_va
         if (!by_value && !rl_string_is(by, "key"))
             rl_jinja_raise(run, RL_INVALID, "you can only sort by either \"key\" or \"value\"");
     }
+    rl_jinja_note(run, subject, RL_JINJA_USED);
     if (subject.kind == RL_VALUE_UNDEFINED) rl_jinja_raise_undefined(run, subject);
     if (subject.kind != RL_VALUE_DICT)
         rl_jinja_raise(run, RL_INVALID, "'%s' object has no attribute 'items'",

@@ -130,6 +130,7 @@ static rl_value filter_format(rl_jinja_run *run, rl_value subject, const rl_jinj
 
 static rl_value filter_indent(rl_jinja_run *run, rl_value subject, const rl_value *args)
 {
+    rl_jinja_note(run, subject, RL_JINJA_USED);
     rl_jinja_string_arg(run, subject, "the text to indent");
     bool first = rl_jinja_bool_arg(args[1], false), blank = rl_jinja_bool_arg(args[2], false);
     rl_value indent;

@@ -283,7 +283,9 @@ rl_list *rl_jinja_items(rl_jinja_run *run, rl_value value)
         if (value.mark) value.list->iterated = true;
         return value.list;
     case RL_VALUE_DICT: return keys_of(run, value.dict);
-    case RL_VALUE_STRING: return characters_of(run, value);
+    case RL_VALUE_STRING:
+        rl_jinja_note(run, value, RL_JINJA_SPELLED);
+        return characters_of(run, value);
     case RL_VALUE_UNDEFINED: return rl_jinja_list(run, RL_LIST_PLAIN, 0);
     case RL_VALUE_LOOP: rl_jinja_raise(run, RL_UNSUPPORTED, "iterating over `loop`");
     default: rl_jinja_raise(run, RL_INVALID, "'%s' object is not iterable", rl_jinja_type(value));

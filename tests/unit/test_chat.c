@@ -146,6 +146,18 @@ static void chat_takes_arguments_as_a_string(void **state)
     static const char plain[] = "{% for m in messages %}{% for c in m.tool_calls or [] %}"
                                 "{{ 'a' + c.function.arguments }}{% endfor %}{% endfor %}";
     expect(plain, CALL("\"{ }\""), "a{ }");
+    static const char loops[] =
+        "{% for m in messages %}{% for c in m.tool_calls or [] %}{% set a = c.function.arguments %}"
+        "{% for k in a %}{{ k }}={{ a[k] }};{% endfor %}{% endfor %}{% endfor %}";
+    expect(loops, CALL("\"{\\\"b\\\":1,\\\"a\\\":[]}\""), "b=1;a=[];");
+    static const char sorts[] =
+        "{% for m in messages %}{% for c in m.tool_calls or [] %}{% for k, v in "
+        "c.function.arguments|dictsort %}{{ k }}{{ v }}{% endfor %}{% endfor %}{% endfor %}";
+    expect(sorts, CALL("\"{\\\"b\\\":1,\\\"a\\\":2}\""), "a2b1");
+    static const char method[] =
+        "{% for m in messages %}{% for c in m.tool_calls or [] %}{% for k, v in "
+        "c.function.arguments.items() %}{{ k }}{{ v }}{% endfor %}{% endfor %}{% endfor %}";
+    expect(method, CALL("\"{\\\"b\\\":1}\""), "b1");
     /* A template that asks for the type has its reasons. */
     static const char asks[] =
         "{% for m in messages %}{% for c in m.tool_calls or [] %}{% if c.function.arguments is "
