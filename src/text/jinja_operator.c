@@ -209,6 +209,7 @@ bool rl_jinja_contains(rl_jinja_run *run, rl_value container, rl_value item)
             rl_jinja_raise(run, RL_INVALID, "unhashable type: '%s'", rl_jinja_type(item));
         return rl_dict_find(container.dict, item);
     }
+    if (container.kind == RL_VALUE_LOOP) rl_jinja_raise(run, RL_UNSUPPORTED, "searching in `loop`");
     if (container.kind != RL_VALUE_LIST && container.kind != RL_VALUE_UNDEFINED)
         rl_jinja_raise(run, RL_INVALID, "argument of type '%s' is not iterable",
                        rl_jinja_type(container));
