@@ -96,6 +96,7 @@ typedef struct rl_model_params {
     /* The session that memory is left for when cache_mib is not given: as rl_session_params. */
     uint32_t plan_ctx;
     bool plan_key_f32, plan_value_f32;
+    uint32_t plan_checkpoints; /* that it will keep: rl_session_checkpoint(); 0: none           */
     rl_io_mode io;
     bool no_prefetch; /* do not read experts ahead of the router                             */
     bool no_preload;  /* do not read all experts at open even when they fit                  */
@@ -123,6 +124,7 @@ typedef struct rl_model_info {
     uint64_t dense_bytes;   /* weights outside the routed experts, as loaded                    */
     uint64_t expert_bytes;  /* all routed experts                                               */
     uint64_t cache_bytes;   /* the expert pool                                                  */
+    char io[48];            /* how experts are read: "direct, io_uring"                         */
     uint32_t n_slots;       /* experts that fit the pool ...                                    */
     uint32_t n_experts_all; /* ... of this many                                                 */
 } rl_model_info;
@@ -225,7 +227,8 @@ typedef struct rl_session_stats {
     uint64_t generated_tokens, generated_ns; /* read one at a time                              */
     /* Expert cache, generated tokens only, of the whole model. */
     uint64_t hits, misses, evictions, bytes_read, wait_ns;
-    uint64_t arriving; /* asked for while already on their way: neither hit nor miss */
+    uint64_t reading_ns; /* something was being read, whether or not anybody waited */
+    uint64_t arriving;   /* asked for while already on their way: neither hit nor miss */
     uint64_t prefetched, prefetch_used, prefetch_wasted; /* read ahead; asked for; thrown out   */
     uint32_t distinct_experts_max, distinct_experts_min; /* per layer, over the run             */
     uint32_t slots_used, slots_all;

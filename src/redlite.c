@@ -57,7 +57,7 @@ static rl_status open_best(rl_model *m, const char *path, rl_engine_params *engi
 static rl_status open_engine(rl_model *m, const char *path, const rl_model_params *params,
                              rl_error *err)
 {
-    const char *preload = getenv("RL_ENGINE_PRELOAD");
+    const char *preload = getenv("RL_ENGINE_PRELOAD"), *overlap = getenv("RL_ENGINE_OVERLAP");
     const char *name = params->backend ? params->backend : "auto";
     rl_engine_params engine = {
         .ops = rl_backend_find(name),
@@ -69,9 +69,11 @@ static rl_status open_engine(rl_model *m, const char *path, const rl_model_param
         .n_ctx = params->plan_ctx,
         .key_f32 = params->plan_key_f32,
         .value_f32 = params->plan_value_f32,
+        .n_checkpoints = params->plan_checkpoints,
         .io = params->io,
         .no_prefetch = params->no_prefetch,
         .no_preload = params->no_preload || (preload && !strcmp(preload, "0")),
+        .no_overlap = overlap && !strcmp(overlap, "0"),
         .speculative = getenv("RL_ENGINE_SPECULATIVE"),
         .progress = params->progress,
         .note = params->note,
@@ -156,6 +158,8 @@ void rl_model_get_info(const rl_model *m, rl_model_info *out)
     const rl_engine *e = m->engine;
     const rl_cache_plan *plan = rl_experts_plan(e->experts);
     snprintf(out->backend, sizeof out->backend, "%s", e->caps.description);
+    rl_reader_info io = rl_experts_io(e->experts);
+    snprintf(out->io, sizeof out->io, "%s, %s", io.direct ? "direct" : "buffered", io.driver);
     out->cache_bytes = plan->bytes;
     out->n_slots = plan->n_slots;
     out->n_experts_all = plan->n_expert;
@@ -192,6 +196,7 @@ void rl_session_get_stats(const rl_session *s, rl_session_stats *out)
     out->prefetch_wasted = f.prefetch_wasted;
     out->bytes_read = rl_experts_get_figures(x).decode_bytes;
     out->wait_ns = rl_experts_get_figures(x).decode_wait_ns;
+    out->reading_ns = rl_experts_get_figures(x).decode_reading_ns;
     rl_cache_census census = rl_cache_count(cache, RL_CACHE_NONE);
     out->slots_all = census.slots;
     out->slots_used = census.resident;

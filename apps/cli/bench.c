@@ -156,6 +156,8 @@ static rl_session_stats difference(const rl_session_stats *after, const rl_sessi
     d.evictions -= before->evictions;
     d.bytes_read -= before->bytes_read;
     d.wait_ns -= before->wait_ns;
+    d.reading_ns -= before->reading_ns;
+    d.generated_ns -= before->generated_ns;
     d.prefetched -= before->prefetched;
     d.prefetch_used -= before->prefetch_used;
     d.prefetch_wasted -= before->prefetch_wasted;
@@ -205,6 +207,8 @@ static void print_json(const bench *b, const row *r, uint32_t repeat)
     cli_json_number(
         &json, (double)(r->after.submissions - r->before.submissions) / ((double)r->n * repeat), 4);
     print_paths(&json, r);
+    cli_json_key(&json, "io");
+    cli_json_text(&json, info.io);
     cli_json_key(&json, "backend");
     cli_json_text(&json, info.backend);
     cli_json_key(&json, "model");
@@ -360,5 +364,6 @@ const cli_command cli_bench = {
     .defaults = &defaults,
     .options_bytes = sizeof(options),
     .show = CLI_SHOW_ALL,
+    .checkpoints = 1,
     .run = run,
 };

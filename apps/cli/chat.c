@@ -389,5 +389,6 @@ const cli_command cli_chat = {
     .defaults = &defaults,
     .options_bytes = sizeof(options),
     .show = CLI_SHOW_ALL,
+    .checkpoints = 4,
     .run = run,
 };

@@ -86,6 +86,7 @@ typedef struct cli_command {
     size_t options_bytes;      /* its size                                                */
     bool takes_arguments;      /* words that are no options                               */
     unsigned show;             /* CLI_SHOW_...                                            */
+    unsigned checkpoints;      /* its session keeps so many, for planning memory          */
     int (*run)(const struct cli_call *call); /* returns the exit code                      */
 } cli_command;
 

@@ -206,6 +206,13 @@ void cli_json_cache_figures(cli_json *json, const rl_session_stats *s, size_t n_
     cli_json_number(json, wait_ms, 3);
     cli_json_key(json, "wait_ms_per_token");
     cli_json_number(json, wait_ms / tokens, 3);
+    cli_json_key(json, "wait_share");
+    if (s->generated_ns)
+        cli_json_number(json, (double)s->wait_ns / (double)s->generated_ns, 4);
+    else
+        cli_json_null(json);
+    cli_json_key(json, "reading_ms");
+    cli_json_number(json, (double)s->reading_ns / 1e6, 3);
     cli_json_key(json, "misses_per_token");
     cli_json_number(json, (double)s->misses / tokens, 2);
     cli_json_key(json, "bytes_per_token");

@@ -62,6 +62,7 @@ int cli_open_model(const cli_call *call, bool vocab_only, rl_model **out)
         .plan_ctx = g->n_ctx,
         .plan_key_f32 = g->key_type == 0,
         .plan_value_f32 = g->value_type == 0,
+        .plan_checkpoints = call->command->checkpoints,
         .io = (rl_io_mode)g->io,
         .no_prefetch = g->prefetch == 1,
         .vocab_only = vocab_only,

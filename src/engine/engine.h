@@ -29,8 +29,10 @@ typedef struct rl_engine_params {
     uint32_t n_batch;        /* 0: RL_DEFAULT_BATCH                                        */
     uint32_t n_ctx;          /* of the session to leave memory for; 0: RL_DEFAULT_CONTEXT  */
     bool key_f32, value_f32; /* of that session                                         */
+    uint32_t n_checkpoints;  /* that it will keep                                       */
     rl_io_mode io;
     bool no_prefetch, no_preload;
+    bool no_overlap;         /* RL_ENGINE_OVERLAP=0: for measuring what overlap is worth */
     const char *speculative; /* RL_ENGINE_SPECULATIVE; NULL: auto                   */
     rl_read_fault fault;     /* tests: sees every read of experts                    */
     void *fault_context;

@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "cache/memory_budget.h"
 #include "cache/preload.h"
+#include "engine/session.h"
 
 void rl_experts_request(rl_experts *x, rl_expert_key key, rl_slot slot, rl_stream_request *out)
 {
@@ -30,7 +31,7 @@ void rl_experts_request(rl_experts *x, rl_expert_key key, rl_slot slot, rl_strea
 /* ---- the plan -------------------------------------------------------------------------------- */
 
 /* What will still be taken where the pool is. On the host: the tokenizer, activations that attach
- * has only reserved, buffers for reading, and one session with all its checkpoints. On a device:
+ * has only reserved, buffers for reading, and one session with its checkpoints. On a device:
  * the session. */
 static uint64_t bytes_beside_the_pool(const rl_engine *e, const rl_engine_params *params)
 {
@@ -42,7 +43,9 @@ static uint64_t bytes_beside_the_pool(const rl_engine *e, const rl_engine_params
                                                      .key_f32 = params->key_f32,
                                                      .value_f32 = params->value_f32 });
     if (e->caps.device_memory) return plan.bytes[RL_MEMORY_KV] + plan.bytes[RL_MEMORY_STATE];
-    return plan.total + plan.checkpoints - plan.bytes[RL_MEMORY_DENSE] -
+    uint32_t n = params->n_checkpoints;
+    if (n > RL_MAX_CHECKPOINTS) n = RL_MAX_CHECKPOINTS;
+    return plan.total + n * (plan.checkpoints / RL_MAX_CHECKPOINTS) - plan.bytes[RL_MEMORY_DENSE] -
            plan.bytes[RL_MEMORY_EMBEDDING];
 }
 
@@ -295,6 +298,9 @@ rl_status rl_experts_create(rl_experts **out, rl_engine *engine, const rl_engine
     if (!status) {
         uint64_t page_cache =
             memory.free_bytes > x->plan.bytes ? memory.free_bytes - x->plan.bytes : 0;
+        x->no_overlap = params->no_overlap;
+        for (uint32_t i = 0; i < RL_MAX_EXPERTS_USED; i++)
+            x->trust[i] = 1;
         x->prefetch = !params->no_prefetch && !x->plan.full && engine->ops->route_ahead;
         status = make_stream(x, params, files, page_cache, err);
         if (!status && x->plan.full && !params->no_preload) status = preload(x, params, files, err);
@@ -325,6 +331,11 @@ void rl_experts_destroy(rl_experts *x)
     free(x->assign);
     free(x->starts);
     free(x);
+}
+
+rl_reader_info rl_experts_io(const rl_experts *x)
+{
+    return rl_stream_get_info(x->stream);
 }
 
 const rl_cache_plan *rl_experts_plan(const rl_experts *x)

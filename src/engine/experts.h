@@ -44,10 +44,12 @@ void rl_experts_touch(rl_experts *experts, uint32_t layer, const uint32_t *ids);
 typedef struct rl_experts_figures {
     uint64_t bytes, wait_ns;
     uint64_t decode_bytes, decode_wait_ns;
+    uint64_t decode_reading_ns; /* something was being read */
 } rl_experts_figures;
 
 rl_experts_figures rl_experts_get_figures(const rl_experts *experts);
 
+rl_reader_info rl_experts_io(const rl_experts *experts);
 const rl_cache_plan *rl_experts_plan(const rl_experts *experts);
 rl_cache *rl_experts_cache(rl_experts *experts);
 rl_residency *rl_experts_residency(rl_experts *experts);

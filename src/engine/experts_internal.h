@@ -26,6 +26,7 @@ struct rl_experts {
     rl_residency *residency;
     rl_stream *stream;
     bool prefetch;
+    bool no_overlap; /* everything of a layer is read before anything of it is computed */
 
     /* The layer under way: n_wanted experts, ascending, which is file order. */
     uint32_t layer, n_wanted;
@@ -43,8 +44,17 @@ struct rl_experts {
     uint32_t n_held;
     rl_expert_ahead ahead[RL_MAX_EXPERTS_USED];
     uint32_t n_ahead;
+    /* What the next layer's router said it would choose, and how often each rank of such guesses has
+     * been right lately, 0..1. */
+    rl_expert_key guesses[RL_MAX_EXPERTS_USED];
+    uint32_t n_guesses;
+    float trust[RL_MAX_EXPERTS_USED];
+    uint32_t
+        n_absent;   /* experts of the token under way that were not in memory when wanted ...    */
+    uint32_t quiet; /* ... and for how many tokens there have been none                          */
 
     bool decoding;
+    uint64_t busy_at_begin_ns;
     rl_experts_figures figures;
 };
 

@@ -188,16 +188,39 @@ static bool all_computed(const rl_experts *x)
 
 /* ---- reading ahead --------------------------------------------------------------------------- */
 
-/* The layer that they were read for has reserved what it wants. */
+/* A guess costs bytes of the disk's time if it is wrong and hides the reading of an expert if it is
+ * right, so those are followed that are right more often than not. What a rank is worth differs
+ * between models: docs/decisions/0004-prefetch.md. */
+#define TRUST_LEAST  0.55f
+#define TRUST_WEIGHT (1 / 256.0f) /* of the newest guess */
+enum { QUIET_TOKENS = 8 };        /* without a miss: then nothing is guessed either */
+
+/* Compares the guesses with what the layer wants. */
+static void learn_from_guesses(rl_experts *x)
+{
+    for (uint32_t i = 0; i < x->n_guesses; i++) {
+        bool right = false;
+        for (uint32_t w = 0; w < x->n_wanted && !right; w++)
+            right = x->ids[w] == x->guesses[i].expert;
+        x->trust[i] += TRUST_WEIGHT * ((right ? 1.0f : 0.0f) - x->trust[i]);
+    }
+    x->n_guesses = 0;
+}
+
+/* The layer that they were read for has reserved what it wants. What is still waiting to be read was
+ * a wrong guess and is not begun. */
 static void release_ahead(rl_experts *x)
 {
-    uint32_t kept = 0;
+    uint32_t kept = 0, loading = 0;
     for (uint32_t a = 0; a < x->n_ahead; a++)
-        if (x->ahead[a].loading && !rl_key_is_none(x->ahead[a].key))
-            x->ahead[kept++] = x->ahead[a]; /* wrong guesses still on their way */
-        else
+        if (x->ahead[a].loading) {
+            x->ahead[kept++] = x->ahead[a];
+            loading++;
+        } else {
             rl_cache_release(x->cache, x->ahead[a].slot, RL_RELEASE_UNUSED);
+        }
     x->n_ahead = kept;
+    if (loading) rl_stream_cancel(x->stream, true);
 }
 
 /* Asks the next layer's router what it would choose now, and starts to read what is absent. Only
@@ -205,27 +228,32 @@ static void release_ahead(rl_experts *x)
 static rl_status read_ahead(rl_experts *x, rl_error *err)
 {
     rl_engine *e = x->engine;
-    uint32_t next = x->layer + 1, k = e->net.shape.n_expert_used, ids[RL_MAX_EXPERTS_USED];
-    if (!x->prefetch || next >= e->net.shape.n_layer) return RL_OK;
+    uint32_t next = x->layer + 1, k = e->net.shape.n_expert_used, n = 0;
+    uint32_t ids[RL_MAX_EXPERTS_USED];
+    rl_stream_request requests[RL_MAX_EXPERTS_USED];
+    if (!x->prefetch || next >= e->net.shape.n_layer || x->quiet >= QUIET_TOKENS) return RL_OK;
     if (x->plan.class_slots[x->plan.layer_class[next]] < 4 * k) return RL_OK;
     rl_status status = e->ops->route_ahead(e->be, next, ids, err);
     if (status) return status;
+    x->n_guesses = k;
+    for (uint32_t i = 0; i < k; i++)
+        x->guesses[i] = (rl_expert_key){ next, ids[i] };
     for (uint32_t i = 0; i < k && x->n_ahead < RL_MAX_EXPERTS_USED; i++) {
-        rl_expert_key key = { next, ids[i] };
+        rl_expert_key key = x->guesses[i];
         rl_reservation r;
-        if (!rl_slot_is_none(rl_cache_find(x->cache, key))) continue;
-        if (!rl_stream_room(x->stream)) break;
+        if (x->trust[i] < TRUST_LEAST || !rl_slot_is_none(rl_cache_find(x->cache, key))) continue;
+        if (rl_stream_room(x->stream) <= n) break;
         if (rl_cache_prefetch(x->cache, key, &r) != RL_RESERVE_MISS) {
             if (r.outcome != RL_RESERVE_BUSY) rl_cache_release(x->cache, r.slot, RL_RELEASE_UNUSED);
             continue;
         }
-        rl_stream_request request;
-        rl_experts_request(x, key, r.slot, &request);
-        request.prefetch = true;
-        uint32_t accepted = rl_stream_submit(x->stream, &request, 1);
-        RL_ASSERT(accepted == 1);
+        rl_experts_request(x, key, r.slot, &requests[n]);
+        requests[n++].prefetch = true;
         x->ahead[x->n_ahead++] = (rl_expert_ahead){ .key = key, .slot = r.slot, .loading = true };
     }
+    x->n_absent += n;
+    uint32_t accepted = n ? rl_stream_submit(x->stream, requests, n) : 0;
+    RL_ASSERT(accepted == n);
     return RL_OK;
 }
 
@@ -236,6 +264,9 @@ static void begin_layer(rl_experts *x, uint32_t layer, const uint32_t *ids, uint
     plan_groups(x, layer, ids, n_tokens);
     rl_cache_reserve_layer(x->cache, layer, x->ids, x->n_wanted, x->answers);
     take_answers(x);
+    for (uint32_t w = 0; w < x->n_wanted; w++)
+        x->n_absent += x->answers[w].outcome != RL_RESERVE_HIT;
+    learn_from_guesses(x);
     release_ahead(x);
 }
 
@@ -245,6 +276,8 @@ rl_status rl_experts_run(rl_experts *x, uint32_t layer, const uint32_t *ids, uin
     rl_engine *e = x->engine;
     begin_layer(x, layer, ids, n_tokens);
     rl_status status = n_tokens == 1 ? read_ahead(x, err) : RL_OK;
+    while (!status && x->no_overlap && any_loading(x))
+        status = take_arrivals(x, true, err);
     if (!status) status = e->ops->moe_shared(e->be, layer, err);
     while (!status) {
         status = compute_resident(x, err);
@@ -258,6 +291,9 @@ rl_status rl_experts_run(rl_experts *x, uint32_t layer, const uint32_t *ids, uin
 void rl_experts_begin(rl_experts *x, uint32_t n_tokens)
 {
     x->decoding = n_tokens == 1;
+    x->n_absent = 0;
+    x->n_guesses = 0;
+    x->busy_at_begin_ns = rl_stream_get_figures(x->stream).busy_ns;
     rl_cache_set_phase(x->cache, x->decoding ? RL_CACHE_DECODE : RL_CACHE_PREFILL);
 }
 
@@ -271,6 +307,10 @@ void rl_experts_end(rl_experts *x)
     while (rl_stream_wait(x->stream, &done, &why))
         (void)take_arrival(x, &done, &why, NULL);
     release_ahead(x);
+    x->quiet = x->n_absent ? 0 : x->quiet + 1;
+    if (x->decoding)
+        x->figures.decode_reading_ns +=
+            rl_stream_get_figures(x->stream).busy_ns - x->busy_at_begin_ns;
 }
 
 /* ---- for the routed steps -------------------------------------------------------------------- */
