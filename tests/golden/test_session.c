@@ -201,6 +201,33 @@ static void check_weight_passes(const char *backend)
     close_fixture(&f);
 }
 
+/* A batch reads and walks every expert that it needs once per layer, also when the pool holds so few
+ * that they pass in waves.
+ * Stands against: an expert that is thrown out in the middle of its tokens and read again. */
+static void check_expert_reads(const char *backend)
+{
+    golden_setup setup = setup_for(backend);
+    setup.n_batch = 128;
+    fixture f = open_fixture(&setup);
+    setup.cache_bytes = rl_experts_plan(f.engine->experts)->minimum_bytes;
+    close_fixture(&f);
+    f = open_fixture(&setup);
+    uint32_t tokens[128];
+    random_tokens(tokens, 128, f.n_vocab);
+    rl_backend_counters before, after;
+    f.engine->ops->get_counters(f.engine->be, &before);
+    feed(&f, tokens, 128);
+    f.engine->ops->get_counters(f.engine->be, &after);
+    const rl_cache *cache = rl_experts_cache(f.engine->experts);
+    uint64_t distinct = 0;
+    for (uint32_t i = 0; i < f.engine->net.shape.n_layer; i++)
+        distinct += rl_cache_distinct(cache, RL_CACHE_PREFILL, i);
+    assert_true(distinct > rl_cache_count(cache, RL_CACHE_NONE).slots);
+    assert_int_equal(rl_cache_get_figures(cache, RL_CACHE_PREFILL).misses, distinct);
+    assert_int_equal(after.expert_passes - before.expert_passes, distinct);
+    close_fixture(&f);
+}
+
 static void check_limits(const char *backend)
 {
     rl_error err = { "" };
@@ -314,6 +341,7 @@ static void session_two_on_one_model(void **state)
     X(backend, rewind)                                                                             \
     X(backend, pool_sizes)                                                                         \
     X(backend, weight_passes)                                                                      \
+    X(backend, expert_reads)                                                                       \
     X(backend, limits)
 
 #define DEFINE(backend, check)                                                                     \
