@@ -104,7 +104,7 @@ void rl_cpu_matmul(const rl_cpu_kernels *k, const rl_cpu_matrix *w, const rl_cpu
 struct rl_cpu_matrix_ops; /* cpu_matrix.h */
 
 /* Any n, no alignment needed; out may be the same as an input, not overlap it otherwise.
- * exp inside silu, sigmoid and softmax has a relative error below 2e-7 x (2 + |x|). */
+ * exp inside silu and sigmoid has a relative error below 2e-7 x (2 + |x|). */
 struct rl_cpu_kernels {
     const char *name;
 
@@ -115,41 +115,11 @@ struct rl_cpu_kernels {
 
     /* out = x / sqrt(mean(x^2) + eps) * weight */
     void (*rms_norm)(float *out, const float *x, const float *weight, size_t n, float eps);
-    /* out = gain x / sqrt(sum(x^2) + eps) */
-    void (*l2_norm)(float *out, const float *x, size_t n, float eps, float gain);
-
-    void (*silu)(float *x, size_t n);                                          /* in place       */
-    void (*silu_mul)(float *out, const float *gate, const float *x, size_t n); /* silu(gate) x    */
-    void (*sigmoid_mul)(float *out, const float *gate, const float *x,
-                        size_t n); /* sigmoid(gate) x */
-
-    float (*max)(const float *x, size_t n);               /* -infinity for n = 0                 */
-    float (*exp_sum)(float *x, float subtract, size_t n); /* x = exp(x - subtract), returns sum  */
-    void (*softmax)(float *x, size_t n);                  /* in place                            */
+    /* out = silu(gate) x, sigmoid(gate) x */
+    void (*silu_mul)(float *out, const float *gate, const float *x, size_t n);
+    void (*sigmoid_mul)(float *out, const float *gate, const float *x, size_t n);
 
     void (*to_f16)(uint16_t *out, const float *x, size_t n); /* nearest, ties to even */
-    void (*from_f16)(float *out, const uint16_t *x, size_t n);
-
-    /* Attention over rows of a key or value cache; one kv head serves n_q query heads, so each
-     * row is read once for all of them.
-     *   scores: out[h * out_stride + p] = q[h * dim ..] . k[p * k_stride ..]      p < n_pos
-     *   mix:    y[h * dim ..] += sum over p of w[h * w_stride + p] v[p * v_stride ..]
-     * Strides in elements. */
-    void (*scores_f16)(float *out, size_t out_stride, const float *q, uint32_t n_q, uint32_t dim,
-                       const uint16_t *k, size_t k_stride, uint32_t n_pos);
-    void (*scores_f32)(float *out, size_t out_stride, const float *q, uint32_t n_q, uint32_t dim,
-                       const float *k, size_t k_stride, uint32_t n_pos);
-    void (*mix_f16)(float *y, const float *w, size_t w_stride, uint32_t n_q, uint32_t dim,
-                    const uint16_t *v, size_t v_stride, uint32_t n_pos);
-    void (*mix_f32)(float *y, const float *w, size_t w_stride, uint32_t n_q, uint32_t dim,
-                    const float *v, size_t v_stride, uint32_t n_pos);
-
-    /* One token of the gated delta rule for one value head:
-     *   S' = decay S;  e = beta (v - S'^T k);  S'' = S' + k e^T;  out = S''^T q
-     * S [n_key][n_value] is read from `from` and written to `to`; they may be the same. */
-    void (*delta_step)(float *to, const float *from, const float *q, const float *key,
-                       const float *v, float decay, float beta, uint32_t n_key, uint32_t n_value,
-                       float *out);
 
     const struct rl_cpu_matrix_ops *matrix;
 };
