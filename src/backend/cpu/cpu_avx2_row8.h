@@ -159,6 +159,7 @@ INLINE row stored_row(const rl_wgt_row8 *o)
         const rl_block_##lower *x = (const void *)data;                                            \
         rl_wgt_row8 *o = out;                                                                      \
         for (uint32_t n = cols / RL_CPU_RUN; n; n--, x += (blocks_per_run), o++) {                 \
+            rl_cpu_prefetch(x, (blocks_per_run) * sizeof *x);                                      \
             row u = load_##lower(x);                                                               \
             store_row(o, &u);                                                                      \
         }                                                                                          \

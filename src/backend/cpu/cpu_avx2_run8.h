@@ -483,6 +483,7 @@ INLINE void store_half(rl_wgt_run8 *o, const half_run *u, int H)
         const rl_block_##lower *x = (const void *)row;                                             \
         rl_wgt_run8 *o = out;                                                                      \
         for (uint32_t n = cols / RL_CPU_RUN; n; n--, x++, o++) {                                   \
+            rl_cpu_prefetch(x, sizeof *x);                                                         \
             half_run first = load_##lower(x, 0), second = load_##lower(x, 1);                      \
             store_half(o, &first, 0);                                                              \
             store_half(o, &second, 1);                                                             \

@@ -581,28 +581,36 @@ INLINE __m512 spread(uint32_t bits)
         const rl_block_##lower *x = (const void *)row;                                             \
         rl_wgt_run8 *o = out;                                                                      \
         for (uint32_t n = cols / RL_CPU_RUN; n; n--, x++, o++) {                                   \
+            rl_cpu_prefetch(x, sizeof *x);                                                         \
             run u = load_##lower(x);                                                               \
             store_run(o, &u);                                                                      \
             o->d = rl_f32_from_bits(scaled_half(d_of(x), down));                                   \
             o->dmin = has_min ? rl_f32_from_bits(scaled_half(dmin_of(x), 0)) : 0;                  \
         }                                                                                          \
     }                                                                                              \
+    INLINE __m512 row_##lower(const uint8_t *row, uint32_t n_runs, const rl_act_run8 *a)           \
+    {                                                                                              \
+        const rl_block_##lower *x = (const void *)row;                                             \
+        __m512 acc = _mm512_setzero_ps();                                                          \
+        for (; n_runs; n_runs--, x++, a++) {                                                       \
+            rl_cpu_prefetch(x, sizeof *x);                                                         \
+            __m512 d = spread(scaled_half(d_of(x), down)), dmin = d;                               \
+            if (has_min) dmin = spread(scaled_half(dmin_of(x), 0));                                \
+            run u = load_##lower(x);                                                               \
+            acc = add_loaded(acc, &u, d, dmin, a, has_min, same);                                  \
+        }                                                                                          \
+        return acc;                                                                                \
+    }                                                                                              \
     static void matvec_##lower(const uint8_t *row, size_t row_bytes, uint32_t n_rows,              \
                                uint32_t cols, const void *act, float *y)                           \
     {                                                                                              \
+        __m512 acc[8];                                                                             \
         for (uint32_t r = 0; r < n_rows; r++, row += row_bytes) {                                  \
-            const rl_block_##lower *x = (const void *)row;                                         \
-            const rl_act_run8 *a = act;                                                            \
-            __m512 acc = _mm512_setzero_ps();                                                      \
-            for (uint32_t n = cols / RL_CPU_RUN; n; n--, x++, a++) {                               \
-                rl_cpu_prefetch(x, sizeof *x);                                                     \
-                __m512 d = spread(scaled_half(d_of(x), down)), dmin = d;                           \
-                if (has_min) dmin = spread(scaled_half(dmin_of(x), 0));                            \
-                run u = load_##lower(x);                                                           \
-                acc = add_loaded(acc, &u, d, dmin, a, has_min, same);                              \
-            }                                                                                      \
-            y[r] = _mm512_reduce_add_ps(acc);                                                      \
+            acc[r % 8] = row_##lower(row, cols / RL_CPU_RUN, act);                                 \
+            if (r % 8 == 7) _mm256_storeu_ps(y + r - 7, reduce8(acc));                             \
         }                                                                                          \
+        for (uint32_t r = n_rows & ~7u; r < n_rows; r++)                                           \
+            y[r] = reduce(acc[r % 8]);                                                             \
     }
 
 RUN8_KERNELS(iq1_s, D_OF, 3, NONE_OF, false, true)
@@ -639,9 +647,11 @@ INLINE void run8_row(const rl_wgt_run8 *w, uint32_t n_runs, const rl_cpu_tile *t
             acc[t] = add_run(acc[t], &u, d, dmin, (const rl_act_run8 *)tile->act[first + t] + i,
                              has_min, same);
     }
+    float sum[8];
+    if (n == 8) _mm256_storeu_ps(sum, reduce8(acc));
     V_UNROLL
     for (uint32_t t = 0; t < n; t++)
-        tile->y[first + t][r] = _mm512_reduce_add_ps(acc[t]);
+        tile->y[first + t][r] = n == 8 ? sum[t] : reduce(acc[t]);
 }
 
 #define RUN8_TILE(name, has_min, same)                                                             \

@@ -482,6 +482,7 @@ INLINE quarter stored_quarter(const rl_wgt_run8 *o, int Q)
         const rl_block_##lower *x = (const void *)row;                                             \
         rl_wgt_run8 *o = out;                                                                      \
         for (uint32_t n = cols / RL_CPU_RUN; n; n--, x++, o++) {                                   \
+            rl_cpu_prefetch(x, sizeof *x);                                                         \
             V_UNROLL                                                                               \
             for (int Q = 0; Q < 4; Q++) {                                                          \
                 quarter u = load_##lower(x, Q);                                                    \
