@@ -34,6 +34,7 @@ typedef struct rl_engine_params {
     bool no_prefetch, no_preload;
     bool no_overlap;         /* RL_ENGINE_OVERLAP=0: for measuring what overlap is worth */
     const char *speculative; /* RL_ENGINE_SPECULATIVE; NULL: auto                   */
+    bool settle_ahead;       /* tests: reads ahead end before their layer begins     */
     rl_read_fault fault;     /* tests: sees every read of experts                    */
     void *fault_context;
     bool (*progress)(void *context, const char *what, uint64_t done, uint64_t total);

@@ -299,6 +299,7 @@ rl_status rl_experts_create(rl_experts **out, rl_engine *engine, const rl_engine
         uint64_t page_cache =
             memory.free_bytes > x->plan.bytes ? memory.free_bytes - x->plan.bytes : 0;
         x->no_overlap = params->no_overlap;
+        x->settle_ahead = params->settle_ahead;
         for (uint32_t i = 0; i < RL_MAX_EXPERTS_USED; i++)
             x->trust[i] = 1;
         x->prefetch = !params->no_prefetch && !x->plan.full && engine->ops->route_ahead;

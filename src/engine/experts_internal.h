@@ -27,6 +27,7 @@ struct rl_experts {
     rl_stream *stream;
     bool prefetch;
     bool no_overlap; /* everything of a layer is read before anything of it is computed */
+    bool settle_ahead;
 
     /* The layer under way: n_wanted experts, ascending, which is file order. */
     uint32_t layer, n_wanted;

@@ -257,6 +257,16 @@ static rl_status read_ahead(rl_experts *x, rl_error *err)
     return RL_OK;
 }
 
+/* Between layers: takes everything that is still under way. */
+static void take_rest(rl_experts *x)
+{
+    rl_stream_done done;
+    rl_error why = { "" };
+    x->n_wanted = 0;
+    while (rl_stream_wait(x->stream, &done, &why))
+        (void)take_arrival(x, &done, &why, NULL);
+}
+
 /* ---- one layer of one batch ------------------------------------------------------------------ */
 
 static void begin_layer(rl_experts *x, uint32_t layer, const uint32_t *ids, uint32_t n_tokens)
@@ -274,6 +284,7 @@ rl_status rl_experts_run(rl_experts *x, uint32_t layer, const uint32_t *ids, uin
                          rl_error *err)
 {
     rl_engine *e = x->engine;
+    if (x->settle_ahead) take_rest(x);
     begin_layer(x, layer, ids, n_tokens);
     rl_status status = n_tokens == 1 ? read_ahead(x, err) : RL_OK;
     while (!status && x->no_overlap && any_loading(x))
@@ -300,12 +311,8 @@ void rl_experts_begin(rl_experts *x, uint32_t n_tokens)
 /* Nothing stays in flight or pinned between batches. */
 void rl_experts_end(rl_experts *x)
 {
-    rl_stream_done done;
-    rl_error why = { "" };
-    x->n_wanted = 0;
     if (x->n_ahead) rl_stream_cancel(x->stream, true);
-    while (rl_stream_wait(x->stream, &done, &why))
-        (void)take_arrival(x, &done, &why, NULL);
+    take_rest(x);
     release_ahead(x);
     x->quiet = x->n_absent ? 0 : x->quiet + 1;
     if (x->decoding)
