@@ -148,6 +148,8 @@ static void info_devices_are_listed(void **state)
         if (!cJSON_IsTrue(rl_test_member(one, "usable")))
             assert_true(rl_test_text(one, "reason")[0] != 0);
         assert_non_null(strstr(t.out, rl_test_text(one, "name")));
+        const char *exact = strstr(rl_test_text(one, "features"), " exact");
+        if (exact) assert_null(strstr(exact + 1, " exact")); /* each set of kernels once */
     }
     assert_true(cpu);
     cJSON_Delete(devices);

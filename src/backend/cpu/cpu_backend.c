@@ -121,10 +121,13 @@ static rl_status cpu_list_devices(rl_device_info *out, size_t capacity, size_t *
     processor_name(out->name, sizeof out->name);
     size_t used =
         (size_t)snprintf(out->features, sizeof out->features, "%u cores;", rl_cpu_count());
-    for (uint32_t i = 0; i < rl_cpu_kernels_count(); i++)
-        if (rl_cpu_kernels_at(i) && used < sizeof out->features)
-            used += (size_t)snprintf(out->features + used, sizeof out->features - used, " %s",
-                                     rl_cpu_kernels_name(i));
+    const char *last = ""; /* a name can have a row per instruction set */
+    for (uint32_t i = 0; i < rl_cpu_kernels_count(); i++) {
+        const char *name = rl_cpu_kernels_name(i);
+        if (!rl_cpu_kernels_at(i) || !strcmp(name, last) || used >= sizeof out->features) continue;
+        used += (size_t)snprintf(out->features + used, sizeof out->features - used, " %s", name);
+        last = name;
+    }
     const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     if (pages > 0 && page > 0) out->memory_bytes = (uint64_t)pages * (uint64_t)page;
     out->usable = true;
