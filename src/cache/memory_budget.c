@@ -173,7 +173,7 @@ static void ask_group(rl_memory_budget *out, const char *root, const generation 
     if (left >= out->group_bytes) return;
     out->group_bytes = left;
     out->group_limit = limit;
-    snprintf(out->group, sizeof out->group, "%s", *name ? name : "/");
+    snprintf(out->group, sizeof out->group, "%.*s", (int)sizeof out->group - 1, *name ? name : "/");
 }
 
 static void ask_hierarchy(rl_memory_budget *out, const char *root, bool v1)
