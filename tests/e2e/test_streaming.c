@@ -32,7 +32,7 @@ static void list_tokens(char out[TOKENS * 6], uint32_t n_vocab)
  * token). */
 static char *play(const char *model, const way *w, const char *tokens, size_t *bytes)
 {
-    const char *out = rl_test_scratch("streaming.f32");
+    const char *out = rl_test_scratch("streaming-%ld.f32", (long)getpid()); /* tests run at once */
     rl_test_run logits =
         RUN("logits", "-m", model, "--backend", "cpu", "--tokens", tokens, "--out", out,
             "--cache-mib", w->cache_mib, "--io", w->io, "--prefetch", w->prefetch);
