@@ -706,13 +706,19 @@ static void preload_loads_everything(void **state)
 }
 
 /* A fault in any chunk ends the load with a sentence; nothing stays half done, and a second try
- * succeeds. */
+ * succeeds. Every load moves all bytes, so sanitizers see every fifth chunk fail, each kind of fault
+ * at other ones. */
 static void preload_survives_faults(void **state)
 {
+#ifdef RL_TEST_INSTRUMENTED
+    const uint32_t step = 5;
+#else
+    const uint32_t step = 1;
+#endif
     (void)state;
     for (fault_kind kind = 0; kind < FAULT_KINDS; kind++) {
         bool hard = kind == FAULT_EIO || kind == FAULT_END || kind == FAULT_EINVAL;
-        fault f = { .kind = kind };
+        fault f = { .kind = kind, .at = (uint32_t)kind % step };
         test_experts t;
         test_experts_init(&t, "pf", TEST_SINK_FILL, 1, 4);
         do {
@@ -732,7 +738,7 @@ static void preload_survives_faults(void **state)
             }
             rl_cache_clear(t.cache);
             assert_ok(load_everything(&t, &l, RL_IO_AUTO, RL_IO_DRIVER_AUTO, 0, NULL, &err));
-            f.at++;
+            f.at += step;
         } while (f.fired);
         test_experts_fini(&t);
         assert_true(f.at > 10);
