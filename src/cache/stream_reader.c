@@ -393,6 +393,7 @@ uint32_t rl_reader_reap(rl_reader *reader, rl_reader_result *results, uint32_t m
             if (!take_result(reader, raw[i].tag, raw[i].result, &results[n])) continue;
             n++;
             reader->figures.reads++;
+            reader->figures.placed += op->read.buffer == RL_NO_BUFFER;
             reader->figures.bytes += op->read.bytes;
             op->next = reader->free;
             reader->free = raw[i].tag;

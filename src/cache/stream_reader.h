@@ -112,6 +112,7 @@ void rl_reader_accept_files(rl_reader *reader);
 
 typedef struct rl_reader_figures {
     uint64_t reads;   /* ranges finished                                              */
+    uint64_t placed;  /* of these, straight into the memory they were meant for       */
     uint64_t bytes;   /* asked for                                                    */
     uint64_t fetched; /* read from the files, whole blocks                            */
     uint64_t retries; /* system calls beyond the first of a range                     */

@@ -20,12 +20,14 @@ void rl_experts_request(rl_experts *x, rl_expert_key key, rl_slot slot, rl_strea
     rl_slice slices[RL_EXPERT_MATRICES];
     rl_weights_expert(&e->tensors, key.layer, key.expert, slices);
     uint8_t *host = e->ops->slot_host(e->be, slot.class, slot.index);
+    size_t slack = rl_memory_expert_slack(slices);
     *out = (rl_stream_request){ .key = key, .slot = slot, .n_parts = RL_EXPERT_MATRICES };
     for (uint32_t m = 0; m < RL_EXPERT_MATRICES; m++)
         out->parts[m] = (rl_stream_range){ .file = slices[m].part,
                                            .offset = slices[m].offset,
                                            .bytes = slices[m].bytes,
-                                           .into = host ? host + offsets[m] : NULL };
+                                           .into = host ? host + offsets[m] : NULL,
+                                           .slack = slack };
 }
 
 /* ---- the plan -------------------------------------------------------------------------------- */
@@ -356,5 +358,9 @@ rl_residency *rl_experts_residency(rl_experts *x)
 
 rl_experts_figures rl_experts_get_figures(const rl_experts *x)
 {
-    return x->figures;
+    rl_reader_figures read = rl_stream_get_figures(x->stream);
+    rl_experts_figures figures = x->figures;
+    figures.matrices = read.reads;
+    figures.placed = read.placed;
+    return figures;
 }

@@ -45,6 +45,7 @@ typedef struct rl_experts_figures {
     uint64_t bytes, wait_ns;
     uint64_t decode_bytes, decode_wait_ns;
     uint64_t decode_reading_ns; /* something was being read */
+    uint64_t matrices, placed;  /* read one by one; of these, straight into their slots */
 } rl_experts_figures;
 
 rl_experts_figures rl_experts_get_figures(const rl_experts *experts);

@@ -168,7 +168,7 @@ static rl_status load_layer(loader *l, uint32_t index, rl_error *err)
     rl_layer *out = &e->net.layers[index];
     uint32_t width = e->config.n_embd;
     out->recurrent = e->config.recurrent[index];
-    out->expert = rl_memory_expert_layout(&e->tensors, index);
+    out->expert = rl_memory_expert_layout(&e->tensors, index, !e->caps.device_memory);
     const rl_gguf_tensor *experts[] = { t->gate_exps, t->up_exps, t->gate_up_exps, t->down_exps };
     rl_status status = RL_OK;
     for (uint32_t i = 0; !status && i < RL_COUNT_OF(experts); i++)

@@ -60,20 +60,48 @@ void rl_memory_shape(rl_shape *out, const rl_config *c)
 
 /* ---- experts --------------------------------------------------------------------------------- */
 
-rl_expert_layout rl_memory_expert_layout(const rl_weights *weights, uint32_t layer)
+/* Where in its block a matrix begins, if that is so for every expert and vectors may begin there. */
+static uint64_t place_in_block(const rl_slice *first, const rl_slice *second)
+{
+    enum { VECTOR = 32 };
+    uint64_t place = first->offset % RL_EXPERT_BLOCK;
+    return second->offset % RL_EXPERT_BLOCK == place && place % VECTOR == 0 ? place : 0;
+}
+
+static bool are_large(const rl_slice matrices[RL_EXPERT_MATRICES])
+{
+    bool large = true;
+    for (uint32_t m = 0; m < RL_EXPERT_MATRICES; m++)
+        large = large && matrices[m].bytes >= RL_EXPERT_LARGE &&
+                matrices[m].bytes % RL_EXPERT_BLOCK == 0;
+    return large;
+}
+
+rl_expert_layout rl_memory_expert_layout(const rl_weights *weights, uint32_t layer, bool in_place)
 {
     const rl_weights_layer *l = &weights->layers[layer];
-    rl_slice slices[RL_EXPERT_MATRICES];
-    rl_weights_expert(weights, layer, 0, slices);
+    rl_slice first[RL_EXPERT_MATRICES], second[RL_EXPERT_MATRICES];
+    rl_weights_expert(weights, layer, 0, first);
+    rl_weights_expert(weights, layer, weights->config->n_expert > 1 ? 1 : 0, second);
     rl_expert_layout out = {
         .gate_type = rl_weights_expert_type(l, RL_EXPERT_GATE),
         .up_type = rl_weights_expert_type(l, RL_EXPERT_UP),
         .down_type = rl_weights_expert_type(l, RL_EXPERT_DOWN),
     };
-    out.up_offset = rl_align_up(slices[RL_EXPERT_GATE].bytes, RL_EXPERT_ALIGN);
-    out.down_offset = rl_align_up(out.up_offset + slices[RL_EXPERT_UP].bytes, RL_EXPERT_ALIGN);
-    out.bytes = rl_align_up(out.down_offset + slices[RL_EXPERT_DOWN].bytes, RL_EXPERT_ALIGN);
+    uint64_t *const offsets[] = { &out.gate_offset, &out.up_offset, &out.down_offset };
+    bool large = are_large(first);
+    for (uint32_t m = 0; m < RL_EXPERT_MATRICES; m++) {
+        *offsets[m] = out.bytes + (large && in_place ? place_in_block(&first[m], &second[m]) : 0);
+        out.bytes += rl_align_up(first[m].bytes, RL_EXPERT_ALIGN) + (large ? RL_EXPERT_BLOCK : 0);
+    }
     return out;
+}
+
+/* Where the places agree, what a read brings beside the matrix is what its own blocks have room for,
+ * as long as it is less than a block on either side. */
+size_t rl_memory_expert_slack(const rl_slice matrices[RL_EXPERT_MATRICES])
+{
+    return are_large(matrices) ? RL_EXPERT_BLOCK - 1 : 0;
 }
 
 size_t rl_memory_largest_range(const rl_weights *weights)
@@ -95,7 +123,7 @@ rl_status rl_memory_plan_pool(rl_cache_plan *out, const rl_weights *weights, uin
     uint64_t *layer_bytes = calloc(c->n_layer, sizeof *layer_bytes);
     if (!layer_bytes) return rl_fail(err, RL_NOMEM, "no memory for the plan of the expert pool");
     for (uint32_t i = 0; i < c->n_layer; i++)
-        layer_bytes[i] = rl_memory_expert_layout(weights, i).bytes;
+        layer_bytes[i] = rl_memory_expert_layout(weights, i, false).bytes;
     rl_cache_plan_params params = {
         .n_layer = c->n_layer,
         .n_expert = c->n_expert,

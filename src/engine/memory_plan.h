@@ -15,7 +15,9 @@
 enum {
     RL_DEFAULT_BATCH = 512,    /* tokens of a prefill batch                                    */
     RL_DEFAULT_CONTEXT = 4096, /* of a session, where the model was trained on so many         */
-    RL_EXPERT_ALIGN = 256      /* of the matrices within a slot, and of slots within the pool  */
+    RL_EXPERT_ALIGN = 256,     /* of the matrices within a slot, and of slots within the pool  */
+    RL_EXPERT_BLOCK = 512,     /* of direct reads that need no copy                            */
+    RL_EXPERT_LARGE = 64 << 10 /* a matrix, at least, for the copy to be worth avoiding        */
 };
 
 typedef enum rl_memory_part {
@@ -58,8 +60,16 @@ RL_MUST_CHECK rl_status rl_memory_plan_pool(rl_cache_plan *out, const rl_weights
                                             uint64_t budget_bytes, rl_error *err);
 
 /* How the matrices of one layer's experts lie in a slot: aligned pieces, gate, up, down. The slot
- * class is the pool plan's to say. */
-rl_expert_layout rl_memory_expert_layout(const rl_weights *weights, uint32_t layer);
+ * class is the pool plan's to say.
+ *
+ * Large matrices have a block more than they need. With `in_place`, and if every expert of the layer
+ * begins in the file's blocks where the first one does, a matrix begins there in its block of the
+ * slot, too: direct reads then bring whole blocks and need no copy. */
+rl_expert_layout rl_memory_expert_layout(const rl_weights *weights, uint32_t layer, bool in_place);
+
+/* How much around each of these matrices, laid out so, may be overwritten by reading its first and
+ * last block whole: slack of rl_stream_range. */
+size_t rl_memory_expert_slack(const rl_slice matrices[RL_EXPERT_MATRICES]);
 
 /* The largest stretch of a file that is read at once for an expert. */
 size_t rl_memory_largest_range(const rl_weights *weights);
