@@ -257,13 +257,13 @@ static rl_status read_ahead(rl_experts *x, rl_error *err)
     return RL_OK;
 }
 
-/* Between layers: takes everything that is still under way. */
-static void take_rest(rl_experts *x)
+/* Between layers: takes what has arrived meanwhile; with `all`, everything that is still under way. */
+static void take_rest(rl_experts *x, bool all)
 {
     rl_stream_done done;
     rl_error why = { "" };
     x->n_wanted = 0;
-    while (rl_stream_wait(x->stream, &done, &why))
+    while (all ? rl_stream_wait(x->stream, &done, &why) : rl_stream_poll(x->stream, &done, &why))
         (void)take_arrival(x, &done, &why, NULL);
 }
 
@@ -284,7 +284,7 @@ rl_status rl_experts_run(rl_experts *x, uint32_t layer, const uint32_t *ids, uin
                          rl_error *err)
 {
     rl_engine *e = x->engine;
-    if (x->settle_ahead) take_rest(x);
+    if (x->n_ahead) take_rest(x, x->settle_ahead);
     begin_layer(x, layer, ids, n_tokens);
     rl_status status = n_tokens == 1 ? read_ahead(x, err) : RL_OK;
     while (!status && x->no_overlap && any_loading(x))
@@ -312,7 +312,7 @@ void rl_experts_begin(rl_experts *x, uint32_t n_tokens)
 void rl_experts_end(rl_experts *x)
 {
     if (x->n_ahead) rl_stream_cancel(x->stream, true);
-    take_rest(x);
+    take_rest(x, true);
     release_ahead(x);
     x->quiet = x->n_absent ? 0 : x->quiet + 1;
     if (x->decoding)
