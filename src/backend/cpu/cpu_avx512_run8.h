@@ -550,42 +550,51 @@ INLINE void store_run(rl_wgt_run8 *o, const run *u)
     _mm512_store_si512(o->m, u->m);
 }
 
-/* The bits of binary16 as binary32, divided by 2^down, in integer registers: the vector units have
- * enough to do. Zero, subnormals, infinity and NaN take the long way. */
-INLINE uint32_t scaled_half(uint16_t h, uint32_t down)
+/* The scales of a block as floats, divided by 2^down, by way of memory: loads can spread them over all
+ * lanes, a register would cost two shuffles. The processor converts, because scales of weights as
+ * small as they are in practice (Q6_K) are subnormal in f16, where arithmetic on their bits is slow. */
+typedef struct scales {
+    float f[4];
+} scales;
+
+INLINE scales scales_of(uint32_t halves, uint32_t down)
 {
-    uint32_t magnitude = h & 0x7fff;
-    if (magnitude - 0x400 >= 0x7c00 - 0x400)
-        return rl_f32_bits(rl_f32_from_f16(h) * rl_f32_from_bits((127 - down) << 23));
-    return (uint32_t)(h & 0x8000) << 16 | ((magnitude << 13) + ((112 - down) << 23));
+    scales u;
+    __m128 x = _mm_cvtph_ps(_mm_cvtsi32_si128((int)halves));
+    if (down) x = _mm_mul_ps(x, _mm_set1_ps(rl_f32_from_bits((127 - down) << 23)));
+    __asm__("vmovups %1, %0" : "=m"(u) : "v"(x));
+    return u;
 }
 
-/* One float in all lanes, by way of memory: loads can do it, a register would cost two shuffles. */
-INLINE __m512 spread(uint32_t bits)
-{
-    float x;
-    __asm__("movl %1, %0" : "=m"(x) : "r"(bits));
-    return _mm512_set1_ps(x);
-}
-
-#define D_OF(x)    rl_load_u16((x)->d)
-#define DMIN_OF(x) rl_load_u16((x)->dmin)
-#define NONE_OF(x) 0
+/* Where d and dmin lie: d first, or behind two other bytes at the end of the block. */
+#define D_FIRST(x) rl_load_u32((x)->d), 0
+#define D_LAST(x)  rl_load_u32((x)->d - 2), 1
 /* IQ1_M's d is spread over the top nibbles of its four scale words. */
-#define IQ1_M_OF(x) ((uint16_t)_pext_u64(rl_load_u64((x)->scales), 0xf000f000f000f000))
+#define D_SPREAD(x) (uint32_t) _pext_u64(rl_load_u64((x)->scales), 0xf000f000f000f000), 0
 
-/* d is divided by 2^down; dmin is 0 without minimums. */
-#define RUN8_KERNELS(lower, d_of, down, dmin_of, has_min, same)                                    \
+/* d is divided by 2^down; with minimums dmin follows d. */
+#define RUN8_KERNELS(lower, where, down, has_min, same)                                            \
+    INLINE void scales_##lower(const rl_block_##lower *x, scales *u, const float **d)              \
+    {                                                                                              \
+        const struct {                                                                             \
+            uint32_t halves, at;                                                                   \
+        } w = { where(x) };                                                                        \
+        *u = scales_of(w.halves, down);                                                            \
+        *d = u->f + w.at;                                                                          \
+    }                                                                                              \
     static void unpack_##lower(const uint8_t *row, uint32_t cols, void *out)                       \
     {                                                                                              \
         const rl_block_##lower *x = (const void *)row;                                             \
         rl_wgt_run8 *o = out;                                                                      \
         for (uint32_t n = cols / RL_CPU_RUN; n; n--, x++, o++) {                                   \
             rl_cpu_prefetch(x, sizeof *x);                                                         \
+            scales f;                                                                              \
+            const float *d;                                                                        \
+            scales_##lower(x, &f, &d);                                                             \
             run u = load_##lower(x);                                                               \
             store_run(o, &u);                                                                      \
-            o->d = rl_f32_from_bits(scaled_half(d_of(x), down));                                   \
-            o->dmin = has_min ? rl_f32_from_bits(scaled_half(dmin_of(x), 0)) : 0;                  \
+            o->d = d[0];                                                                           \
+            o->dmin = has_min ? d[1] : 0;                                                          \
         }                                                                                          \
     }                                                                                              \
     INLINE __m512 row_##lower(const uint8_t *row, uint32_t n_runs, const rl_act_run8 *a)           \
@@ -594,10 +603,12 @@ INLINE __m512 spread(uint32_t bits)
         __m512 acc = _mm512_setzero_ps();                                                          \
         for (; n_runs; n_runs--, x++, a++) {                                                       \
             rl_cpu_prefetch(x, sizeof *x);                                                         \
-            __m512 d = spread(scaled_half(d_of(x), down)), dmin = d;                               \
-            if (has_min) dmin = spread(scaled_half(dmin_of(x), 0));                                \
+            scales f;                                                                              \
+            const float *d;                                                                        \
+            scales_##lower(x, &f, &d);                                                             \
             run u = load_##lower(x);                                                               \
-            acc = add_loaded(acc, &u, d, dmin, a, has_min, same);                                  \
+            acc = add_loaded(acc, &u, _mm512_set1_ps(d[0]), _mm512_set1_ps(d[has_min]), a,         \
+                             has_min, same);                                                       \
         }                                                                                          \
         return acc;                                                                                \
     }                                                                                              \
@@ -613,18 +624,18 @@ INLINE __m512 spread(uint32_t bits)
             y[r] = reduce(acc[r % 8]);                                                             \
     }
 
-RUN8_KERNELS(iq1_s, D_OF, 3, NONE_OF, false, true)
-RUN8_KERNELS(iq1_m, IQ1_M_OF, 3, NONE_OF, false, false)
-RUN8_KERNELS(iq2_xxs, D_OF, 3, NONE_OF, false, true)
-RUN8_KERNELS(iq2_xs, D_OF, 3, NONE_OF, false, false)
-RUN8_KERNELS(iq2_s, D_OF, 3, NONE_OF, false, false)
-RUN8_KERNELS(iq3_xxs, D_OF, 2, NONE_OF, false, true)
-RUN8_KERNELS(iq3_s, D_OF, 0, NONE_OF, false, true)
-RUN8_KERNELS(q2_k, D_OF, 0, DMIN_OF, true, false)
-RUN8_KERNELS(q3_k, D_OF, 0, NONE_OF, false, false)
-RUN8_KERNELS(q4_k, D_OF, 0, DMIN_OF, true, true)
-RUN8_KERNELS(q5_k, D_OF, 0, DMIN_OF, true, true)
-RUN8_KERNELS(q6_k, D_OF, 0, NONE_OF, false, false)
+RUN8_KERNELS(iq1_s, D_FIRST, 3, false, true)
+RUN8_KERNELS(iq1_m, D_SPREAD, 3, false, false)
+RUN8_KERNELS(iq2_xxs, D_FIRST, 3, false, true)
+RUN8_KERNELS(iq2_xs, D_FIRST, 3, false, false)
+RUN8_KERNELS(iq2_s, D_FIRST, 3, false, false)
+RUN8_KERNELS(iq3_xxs, D_FIRST, 2, false, true)
+RUN8_KERNELS(iq3_s, D_FIRST, 0, false, true)
+RUN8_KERNELS(q2_k, D_FIRST, 0, true, false)
+RUN8_KERNELS(q3_k, D_LAST, 0, false, false)
+RUN8_KERNELS(q4_k, D_FIRST, 0, true, true)
+RUN8_KERNELS(q5_k, D_FIRST, 0, true, true)
+RUN8_KERNELS(q6_k, D_LAST, 0, false, false)
 
 /* n tokens (a constant where this is expanded) of one unpacked row. */
 INLINE void run8_row(const rl_wgt_run8 *w, uint32_t n_runs, const rl_cpu_tile *tile, uint32_t first,

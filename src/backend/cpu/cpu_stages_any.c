@@ -36,7 +36,10 @@ static inline half_vf load_half(const uint16_t *p)
     memcpy(&h, p, sizeof h);
     const i32x4 wide = __builtin_convertvector(h, i32x4);
     const i32x4 rest = (wide & 0x7fff) << 13, odd = (wide & 0x7c00) == 0x7c00; /* infinity, NaN */
-    const i32x4 number = (i32x4)((half_vf)rest * 0x1p112f);
+    const i32x4 small = (wide & 0x7c00) == 0, first = (small & 0x00800000) + 0x38000000;
+    const half_vf zero =
+        (half_vf)(small & 0x38800000); /* subnormals: a 1 in front, taken off again */
+    const i32x4 number = (i32x4)((half_vf)(rest + first) - zero);
     return (half_vf)((wide & 0x8000) << 16 | (odd & (rest | 0x7f800000)) | (~odd & number));
 }
 
