@@ -17,8 +17,10 @@ void rl_pool_destroy(rl_pool *pool);
 uint32_t rl_pool_threads(const rl_pool *pool);
 
 /* Calls task(arg, i, thread) for every i in [0, n_tasks), in any order, each once; thread is in
- * [0, n_threads). Returns when all are done. Tasks are handed out one by one, so uneven ones even
- * out. What the caller wrote before is visible to the tasks, what they wrote to the caller. */
+ * [0, n_threads). Returns when all are done. Tasks are handed out in runs of neighbours that get
+ * shorter towards the end, so uneven ones even out; where costs grow or fall with the index, let the
+ * dear ones come first. What the caller wrote before is visible to the tasks, what they wrote to the
+ * caller. */
 typedef void (*rl_task)(void *arg, uint32_t index, uint32_t thread);
 void rl_pool_run(rl_pool *pool, rl_task task, void *arg, uint32_t n_tasks);
 

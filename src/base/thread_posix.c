@@ -1,7 +1,7 @@
 /* thread_posix.c - base/thread.h on pthreads.
  *
  * The loop under way is one word: its number and how many of its tasks are not yet claimed. A
- * thread takes a task by lowering that word with a compare-and-swap, which fails as soon as another
+ * thread takes tasks by lowering that word with a compare-and-swap, which fails as soon as another
  * loop has begun; who has claimed a task may rely on the loop's other fields, because the caller
  * waits until as many tasks are done as there were. Workers that come late, or not at all, hold
  * nobody up: with more threads than cores the caller simply does more of the work itself.
@@ -55,31 +55,41 @@ static inline void cpu_relax(void)
 #endif
 }
 
-/* Claims a task; false when none is left. *number is the loop's. */
-static inline bool claim(rl_pool *pool, uint32_t *number, uint32_t *left)
+/* Some neighbouring tasks of loop `number`: first .. end - 1. */
+typedef struct tasks {
+    uint32_t number, first, end;
+} tasks;
+
+/* Claims tasks; false when none is left, and then out->number alone counts. At first many at a time,
+ * so that a thread walks through neighbouring memory and the threads seldom meet at the word; towards
+ * the end one by one, so that all finish together. */
+static inline bool claim(rl_pool *pool, tasks *out)
 {
     uint64_t word = atomic_load_explicit(&pool->open, memory_order_acquire);
     while ((uint32_t)word) {
-        if (atomic_compare_exchange_weak_explicit(&pool->open, &word, word - 1,
+        const uint32_t left = (uint32_t)word, share = left / (2 * pool->n_threads);
+        const uint32_t n = share ? share : 1;
+        if (atomic_compare_exchange_weak_explicit(&pool->open, &word, word - n,
                                                   memory_order_acquire, memory_order_acquire)) {
-            *number = (uint32_t)(word >> 32);
-            *left = (uint32_t)word;
+            const uint32_t first = pool->n_tasks - left;
+            *out = (tasks){ .number = (uint32_t)(word >> 32), .first = first, .end = first + n };
             return true;
         }
     }
-    *number = (uint32_t)(word >> 32);
+    out->number = (uint32_t)(word >> 32);
     return false;
 }
 
 /* Does tasks as long as there are any; returns the number of the loop that ran dry. */
 static uint32_t take_tasks(rl_pool *pool, uint32_t thread)
 {
-    uint32_t number, left;
-    while (claim(pool, &number, &left)) {
-        pool->task(pool->arg, pool->n_tasks - left, thread);
-        atomic_fetch_sub_explicit(&pool->undone, 1, memory_order_release);
+    tasks mine;
+    while (claim(pool, &mine)) {
+        for (uint32_t i = mine.first; i < mine.end; i++)
+            pool->task(pool->arg, i, thread);
+        atomic_fetch_sub_explicit(&pool->undone, mine.end - mine.first, memory_order_release);
     }
-    return number;
+    return mine.number;
 }
 
 /* The first step: true as soon as *word differs from `old` in its upper or lower half. */
