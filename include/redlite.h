@@ -240,6 +240,13 @@ typedef struct rl_session_stats {
 
 RL_API void rl_session_get_stats(const rl_session *session, rl_session_stats *out);
 
+/* Where the time goes: host time per stage of a batch, summed up since it was last switched on. Tokens
+ * that a device decodes in one submission have no stages. */
+RL_API void rl_model_time_stages(rl_model *model, bool on);
+/* The index-th stage in the order of a token, or false behind the last. name is a constant. */
+RL_API bool rl_model_get_stage(const rl_model *model, size_t index, const char **name,
+                               uint64_t *ns);
+
 /* ---- sampling ------------------------------------------------------------------------------- */
 
 typedef struct rl_sampler rl_sampler;

@@ -219,6 +219,25 @@ void rl_session_get_stats(const rl_session *s, rl_session_stats *out)
     pthread_mutex_unlock(&s->engine->lock);
 }
 
+void rl_model_time_stages(rl_model *model, bool on)
+{
+    rl_engine *e = model->engine;
+    pthread_mutex_lock(&e->lock);
+    e->times_stages = on;
+    if (on) memset(e->stage_ns, 0, sizeof e->stage_ns);
+    pthread_mutex_unlock(&e->lock);
+}
+
+bool rl_model_get_stage(const rl_model *model, size_t index, const char **name, uint64_t *ns)
+{
+    if (index >= RL_STAGES) return false;
+    pthread_mutex_lock(&model->engine->lock);
+    *name = rl_stage_name((rl_stage)index);
+    *ns = model->engine->stage_ns[index];
+    pthread_mutex_unlock(&model->engine->lock);
+    return true;
+}
+
 /* ---- devices --------------------------------------------------------------------------------- */
 
 rl_status rl_devices(rl_device_info *out, size_t capacity, size_t *n_found, rl_error *err)

@@ -16,6 +16,7 @@ typedef struct options {
     cli_list prefill, decode, depth;
     uint32_t repeat;
     const char *file;
+    bool stages;
 } options;
 
 enum { MOST = 1 << 20 };
@@ -32,6 +33,8 @@ static const cli_option table[] = { { "-p, --n-prompt", "N,N", CLI_LIST, offseto
                                       1000, NULL, "timed runs per test (5)" },
                                     { "-f, --file", "FILE", CLI_TEXT, offsetof(options, file), 0, 0,
                                       NULL, "tokens of this text instead of random ones" },
+                                    { "--stages", NULL, CLI_FLAG, offsetof(options, stages), 0, 0,
+                                      NULL, "also where the time of the timed runs goes" },
                                     { 0 } };
 
 typedef struct bench {
@@ -41,7 +44,7 @@ typedef struct bench {
     rl_sampler *sampler; /* greedy */
     uint32_t *tokens;    /* [n_tokens] random, or of the text; used in a circle */
     size_t n_tokens;
-    bool is_text;
+    bool is_text, stages;
     uint32_t *batch;    /* room for the longest feed */
     size_t done, total; /* runs, for progress */
 } bench;
@@ -107,7 +110,10 @@ static rl_status run_row(bench *b, row *r, double *rates, uint32_t repeat, rl_er
     rl_status status = fill(b, r->depth, err);
     for (uint32_t i = 0; !status && i <= repeat; i++) {
         cli_progress("bench", b->done++, b->total, what);
-        if (i == 1) rl_session_get_stats(b->session, &r->before);
+        if (i == 1) {
+            rl_session_get_stats(b->session, &r->before);
+            if (b->stages) rl_model_time_stages(b->model, true);
+        }
         status = rl_session_rewind(b->session, r->depth, err);
         if (!status) status = run_once(b, r, i, &ns, err);
         if (!status && i > 0) rates[i - 1] = (double)r->n * 1e9 / (double)(ns ? ns : 1);
@@ -164,6 +170,32 @@ static rl_session_stats difference(const rl_session_stats *after, const rl_sessi
     return d;
 }
 
+/* "stages_ms": milliseconds of host time per token, in the order of a token. */
+static void print_stages_json(cli_json *json, const bench *b, const row *r, uint32_t repeat)
+{
+    const char *name;
+    uint64_t ns;
+    cli_json_key(json, "stages_ms");
+    cli_json_open(json, '{');
+    for (size_t i = 0; rl_model_get_stage(b->model, i, &name, &ns); i++) {
+        cli_json_key(json, name);
+        cli_json_number(json, (double)ns / 1e6 / ((double)r->n * repeat), 6);
+    }
+    cli_json_close(json, '}');
+}
+
+static void print_stages(const bench *b, const row *r, uint32_t repeat)
+{
+    const char *name;
+    uint64_t ns, all = 0;
+    for (size_t i = 0; rl_model_get_stage(b->model, i, &name, &ns); i++)
+        all += ns;
+    for (size_t i = 0; rl_model_get_stage(b->model, i, &name, &ns); i++)
+        if (ns)
+            printf("  %-16s %12.4f ms/token %8.1f %%\n", name,
+                   (double)ns / 1e6 / ((double)r->n * repeat), 100.0 * (double)ns / (double)all);
+}
+
 static void print_json(const bench *b, const row *r, uint32_t repeat)
 {
     rl_model_info info;
@@ -207,6 +239,7 @@ static void print_json(const bench *b, const row *r, uint32_t repeat)
     cli_json_number(
         &json, (double)(r->after.submissions - r->before.submissions) / ((double)r->n * repeat), 4);
     print_paths(&json, r);
+    if (b->stages) print_stages_json(&json, b, r, repeat);
     cli_json_key(&json, "io");
     cli_json_text(&json, info.io);
     cli_json_key(&json, "backend");
@@ -307,6 +340,7 @@ static int run_rows(bench *b, const cli_list *lists[2], const cli_list *depths, 
                     print_json(b, &r, repeat);
                 else
                     print_row(&r, repeat);
+                if (rc < 0 && b->stages && !json) print_stages(b, &r, repeat);
                 if (rc < 0 && !cli_flush()) rc = CLI_FAILED;
             }
         }
@@ -331,7 +365,7 @@ static int run(const cli_call *call)
         return cli_usage_error(call->command, "these tests need a context of %u tokens, -c is %u",
                                need, call->globals.n_ctx);
     rl_error err = { "" };
-    bench b = { .call = call };
+    bench b = { .call = call, .stages = o->stages };
     rl_model_info info;
     int rc = cli_open_model(call, false, &b.model);
     if (rc < 0) rc = cli_create_session(call, b.model, need, &b.session);
@@ -356,7 +390,7 @@ static int run(const cli_call *call)
 const cli_command cli_bench = {
     .name = "bench",
     .summary = "measures reading and writing speed",
-    .usage = "[-p N,N] [-n N,N] [-d N,N] [-r N] [options]",
+    .usage = "[-p N,N] [-n N,N] [-d N,N] [-r N] [--stages] [options]",
     .details = "Each row is prefill (pp) or decode (tg) at one depth; one run outside the clock,\n"
                "then -r timed ones. Without -p and -n: pp512 and tg128. With --json one object\n"
                "per row and line.\n",

@@ -5,6 +5,7 @@
  * experts.c's. A new architecture of the family changes a stage here, not the engine around it. */
 #include "engine/forward.h"
 
+#include "base/clock.h"
 #include "engine/experts.h"
 
 /* Local shorthand: leave the function on failure. */
@@ -13,6 +14,33 @@
         rl_status try_status = (call);                                                             \
         if (try_status) return try_status;                                                         \
     } while (0)
+
+const char *rl_stage_name(rl_stage stage)
+{
+    static const char *const names[RL_STAGES] = {
+        [RL_STAGE_EMBED] = "embed",
+        [RL_STAGE_DELTA_IN] = "delta_in",
+        [RL_STAGE_DELTA_STEP] = "delta_step",
+        [RL_STAGE_ATTN_IN] = "attn_in",
+        [RL_STAGE_ATTN_STEP] = "attn_step",
+        [RL_STAGE_MIX_OUT] = "mix_out",
+        [RL_STAGE_MOE_IN] = "moe_in",
+        [RL_STAGE_ROUTE] = "route",
+        [RL_STAGE_EXPERTS] = "experts",
+        [RL_STAGE_MOE_OUT] = "moe_out",
+        [RL_STAGE_HEAD] = "head",
+    };
+    return names[stage];
+}
+
+/* The time since the last call, or since the batch began, belongs to `stage`. */
+static void charge(rl_engine *e, rl_stage stage)
+{
+    if (!e->times_stages) return;
+    const uint64_t now = rl_clock_ns();
+    e->stage_ns[stage] += now - e->stage_since;
+    e->stage_since = now;
+}
 
 static rl_status observe(rl_engine *e, const rl_forward *f, rl_forward_point point, uint32_t layer,
                          rl_error *err)
@@ -26,12 +54,18 @@ static rl_status mixer(rl_engine *e, uint32_t layer, rl_error *err)
 {
     if (e->net.layers[layer].recurrent) {
         TRY(e->ops->delta_in(e->be, layer, err));
+        charge(e, RL_STAGE_DELTA_IN);
         TRY(e->ops->delta_step(e->be, layer, err));
+        charge(e, RL_STAGE_DELTA_STEP);
     } else {
         TRY(e->ops->attn_in(e->be, layer, err));
+        charge(e, RL_STAGE_ATTN_IN);
         TRY(e->ops->attn_step(e->be, layer, err));
+        charge(e, RL_STAGE_ATTN_STEP);
     }
-    return e->ops->mix_out(e->be, layer, err);
+    TRY(e->ops->mix_out(e->be, layer, err));
+    charge(e, RL_STAGE_MIX_OUT);
+    return RL_OK;
 }
 
 /* x += experts(norm(x)) + shared expert. */
@@ -40,11 +74,16 @@ static rl_status moe(rl_engine *e, const rl_forward *f, uint32_t layer, rl_error
     const uint32_t *forced = NULL;
     if (f->hooks && f->hooks->force) forced = f->hooks->force(f->hooks->context, layer, f->batch.n);
     TRY(e->ops->moe_in(e->be, layer, err));
+    charge(e, RL_STAGE_MOE_IN);
     TRY(observe(e, f, RL_AFTER_ROUTER, layer, err));
     TRY(e->ops->route(e->be, layer, forced, e->ids, err));
+    charge(e, RL_STAGE_ROUTE);
     TRY(observe(e, f, RL_AFTER_ROUTE, layer, err));
     TRY(rl_experts_run(e->experts, layer, e->ids, f->batch.n, err));
-    return e->ops->moe_out(e->be, layer, err);
+    charge(e, RL_STAGE_EXPERTS);
+    TRY(e->ops->moe_out(e->be, layer, err));
+    charge(e, RL_STAGE_MOE_OUT);
+    return RL_OK;
 }
 
 static rl_status head(rl_engine *e, const rl_forward *f, rl_error *err)
@@ -53,6 +92,7 @@ static rl_status head(rl_engine *e, const rl_forward *f, rl_error *err)
     for (uint32_t first = f->first_logits; first < f->batch.n; first += RL_HEAD_ROWS) {
         uint32_t rows = f->batch.n - first < RL_HEAD_ROWS ? f->batch.n - first : RL_HEAD_ROWS;
         TRY(e->ops->head(e->be, first, rows, e->logit_rows, err));
+        charge(e, RL_STAGE_HEAD);
         TRY(observe(e, f, RL_AFTER_HEAD, 0, err));
         for (uint32_t i = 0; i < rows; i++)
             if (!f->each(f->context, first + i, e->logit_rows + (size_t)i * n_vocab))
@@ -64,6 +104,7 @@ static rl_status head(rl_engine *e, const rl_forward *f, rl_error *err)
 static rl_status stages(rl_engine *e, const rl_forward *f, rl_error *err)
 {
     TRY(e->ops->embed(e->be, err));
+    charge(e, RL_STAGE_EMBED);
     TRY(observe(e, f, RL_AFTER_EMBED, 0, err));
     const uint32_t n_layer = e->net.shape.n_layer;
     for (uint32_t layer = 0; layer < n_layer; layer++) {
@@ -83,6 +124,7 @@ rl_status rl_forward_run(rl_engine *e, const rl_forward *f, rl_error *err)
 {
     TRY(e->ops->begin(e->be, &f->batch, err));
     rl_experts_begin(e->experts, f->batch.n);
+    if (e->times_stages) e->stage_since = rl_clock_ns();
     rl_status status = stages(e, f, err);
     /* Also after a failure: nothing may be in flight when the caller goes on. */
     rl_status end = e->ops->end(e->be, status ? NULL : err);

@@ -280,6 +280,23 @@ static void generate_bench_prints_a_row_per_test(void **state)
     }
     assert_int_equal(n, 6);
     rl_test_run_fini(&r);
+    /* Stages of a token take about as long as the token. */
+    r = RUN("bench", "--json", "--backend", "cpu", "--stages", "-p", "0", "-n", "16", "-r", "3");
+    rl_test_expect_code(&r, 0);
+    cJSON *row = rl_test_json(r.out);
+    double sum = 0, token_ms = 1000 / rl_test_number(row, "tok_s_min");
+    const cJSON *stage = NULL;
+    size_t stages = 0;
+    cJSON_ArrayForEach(stage, cJSON_GetObjectItem(row, "stages_ms"))
+    {
+        assert_true(stage->valuedouble > 0);
+        sum += stage->valuedouble;
+        stages++;
+    }
+    assert_int_equal(stages, 11);
+    assert_true(sum <= token_ms);
+    cJSON_Delete(row);
+    rl_test_run_fini(&r);
     r = RUN("bench", "-n", "2000", "-d", "2000");
     rl_test_expect_refused(&r, 1, "2048");
     rl_test_run_fini(&r);
