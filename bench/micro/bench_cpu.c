@@ -1,15 +1,21 @@
 /* bench_cpu.c - the cpu kernels one at a time: time per weight and bytes per second.
  *
- *     bench_cpu [-t THREADS] [-k TABLE] [-q TYPE] [-c COLS] [-n TOKENS] [-m MIB]
+ *     bench_cpu [-t THREADS] [-k TABLE] [-q TYPE] [-c COLS] [-n TOKENS] [-m MIB] [-i]
  *
  * Prints CSV. Without -k: every table that this machine can run; without -q: every type; without
- * -n: 1 and 64 tokens. Each row is measured on a matrix of MIB (default 192, larger than most
- * last-level caches when threads share it) and, for one token, also on one of 256 KiB, which stays
- * in the core's own cache and so shows the arithmetic alone. The first rows are the machine's
- * stream bandwidth: reading the same number of bytes with nothing but additions. */
+ * -n: 1 and 64 tokens. Each row is measured on a matrix of MIB (default 1024, larger than last-level
+ * caches) and, for one token, also on one of 256 KiB, which stays in the core's own cache and so
+ * shows the arithmetic alone. The first rows are the machine's stream bandwidth: reading the same
+ * number of bytes with nothing but additions. -i counts instead of measuring: instructions per 256
+ * weights of one token, by single steps through a child process (x86-64 and arm64 Linux), so the
+ * figures are exact and the same on a busy machine.
+ */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -121,6 +127,7 @@ typedef struct setting {
     const char *table, *type;
     uint32_t threads, cols, tokens;
     size_t bytes;
+    bool counts;
 } setting;
 
 static void measure(rl_pool *pool, const setting *s, const rl_cpu_kernels *k,
@@ -154,10 +161,64 @@ static void measure(rl_pool *pool, const setting *s, const rl_cpu_kernels *k,
     free(storage);
 }
 
+/* Instructions of one product of `rows` rows; -1: this process may not trace another. */
+static long instructions(const job *j, uint32_t rows)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+        raise(SIGSTOP);
+        rl_cpu_matmul(j->k, &j->w, &j->act, NULL, j->n, 0, rows, j->y, j->w.rows);
+        raise(SIGUSR1);
+        _exit(0);
+    }
+    int status = 0;
+    long n = 0;
+    if (child < 0) return -1;
+    waitpid(child, &status, 0);
+    while (n >= 0 && WIFSTOPPED(status) && WSTOPSIG(status) != SIGUSR1) {
+        n = ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) ? -1 : n + 1;
+        if (n >= 0) waitpid(child, &status, 0);
+    }
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    return n;
+}
+
+/* What 8 more rows take, so that entry and exit do not count. */
+static void count(const setting *s, const rl_cpu_kernels *k, const rl_quant_info *info,
+                  uint8_t *data)
+{
+    uint32_t formats = rl_cpu_act_format(k, info->type);
+    tame(info, data, 64 << 10);
+    job j = { .k = k, .n = 1 };
+    j.w = (rl_cpu_matrix){ .type = info->type,
+                           .rows = 16,
+                           .cols = s->cols,
+                           .data = data,
+                           .row_bytes = (size_t)s->cols / info->block * info->block_bytes };
+    void *storage = take(rl_cpu_act_bytes(formats, s->cols, 1));
+    float *x = take(s->cols * sizeof *x), y[16];
+    for (uint32_t i = 0; i < s->cols; i++)
+        x[i] = 1;
+    rl_cpu_act_init(&j.act, formats, s->cols, 1, storage);
+    rl_cpu_prepare(k, &j.act, 0, 1, x, s->cols);
+    j.y = y;
+    long some = instructions(&j, 8), more = instructions(&j, 16);
+    if (some < 0 || more < 0) {
+        fprintf(stderr, "bench_cpu: this process may not trace a child\n");
+        exit(1);
+    }
+    printf("%s,%s,%.1f\n", k->name, info->name, (double)(more - some) * 256 / (8.0 * s->cols));
+    fflush(stdout);
+    free(x);
+    free(storage);
+}
+
 int main(int argc, char **argv)
 {
-    setting s = { .threads = rl_cpu_count(), .cols = 2048, .bytes = 192u << 20 };
-    for (int c; (c = getopt(argc, argv, "t:k:q:c:n:m:")) != -1;) {
+    setting s = { .threads = rl_cpu_count(), .cols = 2048, .bytes = 1024u << 20 };
+    for (int c; (c = getopt(argc, argv, "t:k:q:c:n:m:i")) != -1;) {
         switch (c) {
         case 't': s.threads = (uint32_t)atoi(optarg); break;
         case 'k': s.table = optarg; break;
@@ -165,9 +226,11 @@ int main(int argc, char **argv)
         case 'c': s.cols = (uint32_t)atoi(optarg); break;
         case 'n': s.tokens = (uint32_t)atoi(optarg); break;
         case 'm': s.bytes = (size_t)atoi(optarg) << 20; break;
+        case 'i': s.counts = true; break;
         default: return 2;
         }
     }
+    if (s.counts) s.bytes = 2u << 20;
     rl_error err;
     rl_pool *pool = NULL, *alone = NULL;
     if (rl_pool_create(&pool, s.threads, &err) || rl_pool_create(&alone, 1, &err)) {
@@ -180,12 +243,13 @@ int main(int argc, char **argv)
     madvise(data, s.bytes, MADV_HUGEPAGE); /* as the backend does */
 #endif
     fill(data, s.bytes);
-    printf("table,type,tokens,threads,where,ns_per_1k_weights,gb_s,gmac_s\n");
+    puts(s.counts ? "table,type,instructions_per_256_weights"
+                  : "table,type,tokens,threads,where,ns_per_1k_weights,gb_s,gmac_s");
     const rl_quant_info *f32 = rl_quant_find(RL_QUANT_F32);
     for (uint32_t i = rl_cpu_kernels_count();
          i--;) { /* F32 rows of the best table are the stream */
         const rl_cpu_kernels *k = rl_cpu_kernels_at(i);
-        if (!k) continue;
+        if (!k || s.counts) continue;
         measure(alone, &s, k, f32, data, s.bytes, 1, "stream");
         if (s.threads > 1) measure(pool, &s, k, f32, data, s.bytes, 1, "stream");
         break;
@@ -196,6 +260,10 @@ int main(int argc, char **argv)
         for (uint32_t t = 0; t < rl_quant_count(); t++) {
             const rl_quant_info *info = rl_quant_at(t);
             if ((s.type && info != rl_quant_find_name(s.type)) || s.cols % info->block) continue;
+            if (s.counts) {
+                count(&s, k, info, data);
+                continue;
+            }
             if (!s.tokens || s.tokens == 1) {
                 measure(alone, &s, k, info, data, 256 << 10, 1, "cache");
                 measure(pool, &s, k, info, data, s.bytes, 1, "memory");
