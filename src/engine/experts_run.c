@@ -96,9 +96,11 @@ static rl_status take_arrival(rl_experts *x, const rl_stream_done *done, const r
         if (x->layer == done->key.layer && x->ids[w] == done->key.expert &&
             x->states[w] == RL_EXPERT_LOADING) {
             x->states[w] = arrived ? RL_EXPERT_UNHELD : RL_EXPERT_RESIDENT;
-            if (arrived)
+            if (arrived && why == &changed)
                 status = rl_fail(err, arrived, "expert %u of layer %u: %.400s", done->key.expert,
                                  done->key.layer, why->text);
+            else if (arrived) /* the reader has named the expert */
+                status = rl_fail(err, arrived, "%.480s", why->text);
         }
     return status;
 }
