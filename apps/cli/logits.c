@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct options {
@@ -43,13 +44,16 @@ static bool write_row(void *context, size_t index, const float *logits)
     return !w->failed;
 }
 
-/* The file appears under its name only when it is whole. */
+/* The file appears under its name only when it is whole. Devices, pipes and links are written to as
+ * they are, not replaced. */
 static int write_file(const cli_call *call, rl_session *session, const uint32_t *ids, writer *w)
 {
     const options *o = call->options;
     rl_error err = { "" };
     char part[4096];
-    if ((size_t)snprintf(part, sizeof part, "%s.part", o->out) >= sizeof part)
+    struct stat there;
+    bool direct = lstat(o->out, &there) == 0 && !S_ISREG(there.st_mode);
+    if ((size_t)snprintf(part, sizeof part, "%s%s", o->out, direct ? "" : ".part") >= sizeof part)
         return cli_error("%s: the path is too long", o->out);
     w->file = fopen(part, "wb");
     if (!w->file) return cli_error("%s: cannot be written: %s", part, strerror(errno));
@@ -62,9 +66,9 @@ static int write_file(const cli_call *call, rl_session *session, const uint32_t 
         rc = cli_error("%s: cannot be written: %s", part, strerror(errno));
     else if (status)
         rc = cli_error_of(status, &err);
-    else if (rename(part, o->out) != 0)
+    else if (!direct && rename(part, o->out) != 0)
         rc = cli_error("%s: cannot be written: %s", o->out, strerror(errno));
-    if (rc >= 0) unlink(part);
+    if (rc >= 0 && !direct) unlink(part);
     return rc;
 }
 

@@ -2,7 +2,8 @@
  *
  * Bytes go to a temporary name beside the final one. Only commit gives the file its final name,
  * replacing what was there; anything else that ends the writing removes the temporary file. So a
- * full disk or an interrupted program leaves no half file where a whole one is expected.
+ * full disk or an interrupted program leaves no half file where a whole one is expected. A link is
+ * followed, and what is no file but a device or a pipe is written to as it is, never replaced.
  * Threads: one writer per rl_file_writer. */
 #ifndef RL_BASE_FILE_WRITE_H
 #define RL_BASE_FILE_WRITE_H

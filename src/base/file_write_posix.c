@@ -3,9 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -19,7 +22,7 @@ struct rl_file_writer {
     uint64_t bytes; /* appended, the collected ones included */
     size_t n_collected;
     char *path;
-    char *temporary;
+    char *temporary; /* NULL: the path is written to as it is */
     char collected[COLLECT_BYTES];
 };
 
@@ -34,6 +37,13 @@ rl_status rl_file_writer_open(rl_file_writer **out, const char *path, rl_error *
 {
     RL_ASSERT(out && path);
     *out = NULL;
+    char real[PATH_MAX];
+    struct stat there;
+    bool direct = false;
+    if (realpath(path, real)) {
+        path = real;
+        direct = stat(path, &there) == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode);
+    }
     size_t room = strlen(path) + 48;
     rl_file_writer *writer = malloc(sizeof *writer);
     if (!writer) return rl_fail(err, RL_NOMEM, "%s: no memory to write it", path);
@@ -41,13 +51,14 @@ rl_status rl_file_writer_open(rl_file_writer **out, const char *path, rl_error *
     writer->failed = false;
     writer->bytes = writer->n_collected = 0;
     writer->path = malloc(room);
-    writer->temporary = malloc(room);
-    if (!writer->path || !writer->temporary) {
+    writer->temporary = direct ? NULL : malloc(room);
+    if (!writer->path || (!direct && !writer->temporary)) {
         free_writer(writer);
         return rl_fail(err, RL_NOMEM, "%s: no memory to write it", path);
     }
     memcpy(writer->path, path, strlen(path) + 1);
-    for (int i = 0; i < MAX_NAMES && writer->descriptor < 0; i++) {
+    if (direct) writer->descriptor = open(path, O_WRONLY | O_CLOEXEC);
+    for (int i = 0; !direct && i < MAX_NAMES && writer->descriptor < 0; i++) {
         snprintf(writer->temporary, room, "%s.%ld-%d.part", path, (long)getpid(), i);
         writer->descriptor = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (writer->descriptor < 0 && errno != EEXIST) break;
@@ -121,7 +132,7 @@ rl_status rl_file_writer_seal(rl_file_writer *writer, rl_error *err)
 rl_status rl_file_writer_commit(rl_file_writer *writer, rl_error *err)
 {
     rl_status status = rl_file_writer_seal(writer, err);
-    if (!status && rename(writer->temporary, writer->path))
+    if (!status && writer->temporary && rename(writer->temporary, writer->path))
         status =
             rl_fail(err, RL_IO, "%s: cannot be given its name: %s", writer->path, strerror(errno));
     if (status)
@@ -135,6 +146,6 @@ void rl_file_writer_abandon(rl_file_writer *writer)
 {
     if (!writer) return;
     if (writer->descriptor >= 0) close(writer->descriptor);
-    unlink(writer->temporary);
+    if (writer->temporary) unlink(writer->temporary);
     free_writer(writer);
 }

@@ -6,9 +6,11 @@
  * read twice: first only to check every byte, then into the session, so that a damaged or foreign
  * file changes nothing. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
@@ -126,7 +128,15 @@ static rl_status write_body(rl_session *s, FILE *out, uint8_t *scratch, uint64_t
 
 rl_status rl_session_save(rl_session *s, const char *path, rl_error *err)
 {
+    char real[PATH_MAX];
+    struct stat there;
     uint64_t total;
+    /* What a link points to is replaced, not the link; a device or a pipe holds no session. */
+    if (realpath(path, real)) {
+        path = real;
+        if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+            return rl_fail(err, RL_IO, "%s: is not a regular file", path);
+    }
     uint8_t *scratch = malloc(largest_section(s, s->position, &total));
     size_t name_bytes = strlen(path) + sizeof ".part";
     char *temporary = malloc(name_bytes);

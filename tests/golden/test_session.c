@@ -261,6 +261,12 @@ static void session_refuses_foreign_files(void **state)
     random_tokens(tokens, 40, f.n_vocab);
     feed(&f, tokens, 40);
     assert_ok(rl_session_save(f.session, path, &err));
+    /* A device is neither written to nor replaced. */
+    unlink(bad);
+    assert_int_equal(symlink("/dev/null", bad), 0);
+    assert_int_equal(rl_session_save(f.session, bad, &err), RL_IO);
+    assert_non_null(strstr(err.text, "not a regular file"));
+    unlink(bad);
     assert_ok(rl_session_reset(f.session, &err));
     feed(&f, tokens, 3);
     float *before = take_logits(&f);
