@@ -79,8 +79,13 @@ static rl_status open_engine(rl_model *m, const char *path, const rl_model_param
         .note = params->note,
         .context = params->context,
     };
+    if (params->device) {
+        rl_status status = rl_backend_find_device(&engine.ops, name, params->device, err);
+        return status ? status : rl_engine_open(&m->engine, path, &engine, err);
+    }
     if (!strcmp(name, "auto")) return open_best(m, path, &engine, err);
-    if (!engine.ops) return rl_fail(err, RL_INVALID, "there is no backend named \"%s\"", name);
+    if (!engine.ops)
+        return rl_fail(err, RL_INVALID, "this build has no backend named \"%s\"", name);
     return rl_engine_open(&m->engine, path, &engine, err);
 }
 

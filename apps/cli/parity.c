@@ -316,8 +316,14 @@ static int run(const cli_call *call)
     cli_prompt asked = ((const options *)call->options)->prompt;
     if (!asked.text && !asked.tokens.items)
         asked.text = "Once upon a time there was a little bear who lived in the woods. One day";
-    p.ops = !strcmp(name, "auto") ? rl_backend_at(0) : rl_backend_find(name);
-    if (!p.ops) return cli_error("there is no backend named '%s' in this build", name);
+    rl_error err = { "" };
+    if (call->globals.device) {
+        rl_status status = rl_backend_find_device(&p.ops, name, call->globals.device, &err);
+        if (status) return cli_error_of(status, &err);
+    } else {
+        p.ops = !strcmp(name, "auto") ? rl_backend_at(0) : rl_backend_find(name);
+        if (!p.ops) return cli_error("this build has no backend named \"%s\"", name);
+    }
     int rc = cli_prompt_check(call->command, &asked);
     if (rc < 0) rc = cli_open_model(call, true, &vocabulary);
     if (rc < 0) rc = cli_prompt_tokens(&asked, vocabulary, true, &prompt, &n_prompt);

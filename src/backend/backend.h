@@ -318,6 +318,12 @@ extern const rl_backend_ops rl_backend_vulkan;
 const rl_backend_ops *rl_backend_find(const char *name);
 /* The i-th backend, best first; NULL behind the last. */
 const rl_backend_ops *rl_backend_at(uint32_t index);
+/* The backend of that name that has the device, "auto" being any. `device` is an index in the list of
+ * all backends' devices, in the order of rl_backend_at(), or part of a name in any case. The oracle
+ * runs on the cpu's device. With "vulkan" the device is looked for when that backend is opened.
+ * RL_INVALID: no such backend. RL_DEVICE: no such device. */
+RL_MUST_CHECK rl_status rl_backend_find_device(const rl_backend_ops **out, const char *name,
+                                               const char *device, rl_error *err);
 
 /* Selects the k experts of one token.
  *   logits  [n_expert]  f32, router output, not normalised

@@ -1,8 +1,12 @@
 /* test_usage.c - the command line itself: help, wrong usage, exit codes, output that cannot be
  * written. Nothing here needs a model to run. */
+#include "support/json.h"
 #include "support/process.h"
 
 #include <ctype.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const char *const commands[] = { "generate",   "chat",       "info",   "devices",
                                         "tokenize",   "detokenize", "render", "logits",
@@ -183,6 +187,92 @@ static void usage_full_disk_is_a_failure(void **state)
     }
 }
 
+/* Results named as a device, a pipe or a link go there.
+ * Stands against: a new file moved over /dev/full, which then is no device for anybody. */
+static void usage_what_is_no_file_is_not_replaced(void **state)
+{
+    (void)state;
+    const char *link = rl_test_scratch("usage-link"), *target = rl_test_scratch("usage-target");
+    const char *pipe = rl_test_scratch("usage-pipe");
+    const char *const full[][8] = {
+        { "logits", "-q", "--tokens", "1", "--out", link },
+        { "synth", "-q", "--preset", "tiny", "-o", link },
+    };
+    struct stat there;
+    for (size_t i = 0; i < sizeof full / sizeof full[0]; i++) {
+        unlink(link);
+        assert_int_equal(symlink("/dev/full", link), 0);
+        rl_test_run r = rl_test_execute(NULL, full[i]);
+        rl_test_expect_refused(&r, 1, "No space left");
+        rl_test_run_fini(&r);
+        assert_int_equal(lstat(link, &there), 0);
+        assert_true(S_ISLNK(there.st_mode));
+        assert_int_equal(stat("/dev/full", &there), 0);
+        assert_true(S_ISCHR(there.st_mode));
+    }
+    unlink(pipe);
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    int reader = open(pipe, O_RDONLY | O_NONBLOCK);
+    rl_test_run r = RUN("logits", "-q", "--tokens", "1", "--out", pipe);
+    rl_test_expect_code(&r, 0);
+    rl_test_run_fini(&r);
+    static char row[4 * 4096 + 1];
+    assert_int_equal(read(reader, row, sizeof row), sizeof row - 1);
+    close(reader);
+    unlink(pipe);
+    /* The file that a link names is written, and the link stays. */
+    unlink(link);
+    assert_int_equal(symlink(target, link), 0);
+    FILE *old = fopen(target, "wb");
+    assert_non_null(old);
+    fclose(old);
+    r = rl_test_execute(NULL, full[1]);
+    rl_test_expect_code(&r, 0);
+    rl_test_run_fini(&r);
+    assert_int_equal(lstat(link, &there), 0);
+    assert_true(S_ISLNK(there.st_mode));
+    assert_int_equal(lstat(target, &there), 0);
+    assert_true(S_ISREG(there.st_mode) && there.st_size > 1000);
+    unlink(link);
+    unlink(target);
+}
+
+/* A device that is not there is an error, also where only one could be meant. */
+static void usage_devices_must_exist(void **state)
+{
+    (void)state;
+    static const char *const runs[][10] = {
+        { "generate", "-p", "a", "-n", "1", "--backend", "cpu", "--device", "nosuch" },
+        { "generate", "-p", "a", "-n", "1", "--backend", "cpu", "--device", "77" },
+        { "generate", "-p", "a", "-n", "1", "--backend", "oracle", "--device", "nosuch" },
+        { "generate", "-p", "a", "-n", "1", "--device", "nosuch" },
+        { "parity", "--tokens", "1", "-n", "1", "--backend", "cpu", "--device", "nosuch" },
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        rl_test_run r = rl_test_execute(NULL, runs[i]);
+        rl_test_expect_refused(&r, 1, "there is no device");
+        rl_test_run_fini(&r);
+    }
+    /* Every device in the list of the cpu is taken by its number, its name and a part of it. */
+    rl_test_run list = RUN("devices", "--json");
+    cJSON *devices = rl_test_json(list.out), *one;
+    cJSON_ArrayForEach(one, devices)
+    {
+        if (strcmp(rl_test_text(one, "backend"), "cpu")) continue;
+        char number[24];
+        snprintf(number, sizeof number, "%.0f", rl_test_number(one, "index"));
+        const char *const names[] = { number, rl_test_text(one, "name") };
+        for (size_t i = 0; i < 2; i++) {
+            rl_test_run r = RUN("generate", "-p", "a", "-n", "1", "-v", "--device", names[i]);
+            rl_test_expect_code(&r, 0);
+            assert_non_null(strstr(r.err, "computing on cpu"));
+            rl_test_run_fini(&r);
+        }
+    }
+    cJSON_Delete(devices);
+    rl_test_run_fini(&list);
+}
+
 /* A reader that went away is a write error, not a signal. */
 static void usage_closed_pipe_is_a_failure(void **state)
 {
@@ -219,4 +309,5 @@ RL_TEST_MAIN(RL_TEST(usage, help_lists_what_exists), RL_TEST(usage, unlisted_com
              RL_TEST(usage, every_option_of_help_is_known), RL_TEST(usage, wrong_usage_is_code_2),
              RL_TEST(usage, no_command_shows_the_overview), RL_TEST(usage, version_is_the_librarys),
              RL_TEST(usage, spellings_are_equal), RL_TEST(usage, full_disk_is_a_failure),
-             RL_TEST(usage, closed_pipe_is_a_failure), RL_TEST(usage, missing_files_are_named))
+             RL_TEST(usage, closed_pipe_is_a_failure), RL_TEST(usage, missing_files_are_named),
+             RL_TEST(usage, what_is_no_file_is_not_replaced), RL_TEST(usage, devices_must_exist))
