@@ -273,6 +273,21 @@ static void usage_devices_must_exist(void **state)
     rl_test_run_fini(&list);
 }
 
+/* An empty RL_CPU is none; a wrong one is told what there is. */
+static void usage_kernels_are_named(void **state)
+{
+    (void)state;
+    static const char *const arguments[] = { "generate", "-q", "-p", "a", "-n", "1", NULL };
+    rl_test_run r = rl_test_execute(
+        &(rl_test_streams){ .setting = (const char *const[]){ "RL_CPU=", NULL } }, arguments);
+    rl_test_expect_code(&r, 0);
+    rl_test_run_fini(&r);
+    r = rl_test_execute(
+        &(rl_test_streams){ .setting = (const char *const[]){ "RL_CPU=nosuch", NULL } }, arguments);
+    rl_test_expect_refused(&r, 1, "RL_CPU=nosuch: no such kernels; there are exact, scalar, ");
+    rl_test_run_fini(&r);
+}
+
 /* A reader that went away is a write error, not a signal. */
 static void usage_closed_pipe_is_a_failure(void **state)
 {
@@ -310,4 +325,5 @@ RL_TEST_MAIN(RL_TEST(usage, help_lists_what_exists), RL_TEST(usage, unlisted_com
              RL_TEST(usage, no_command_shows_the_overview), RL_TEST(usage, version_is_the_librarys),
              RL_TEST(usage, spellings_are_equal), RL_TEST(usage, full_disk_is_a_failure),
              RL_TEST(usage, closed_pipe_is_a_failure), RL_TEST(usage, missing_files_are_named),
-             RL_TEST(usage, what_is_no_file_is_not_replaced), RL_TEST(usage, devices_must_exist))
+             RL_TEST(usage, what_is_no_file_is_not_replaced), RL_TEST(usage, devices_must_exist),
+             RL_TEST(usage, kernels_are_named))

@@ -378,13 +378,13 @@ static void cpu_obeys_the_variable(void **state)
     const char *kept = getenv("RL_CPU");
     char *old = kept ? strdup(kept) : NULL;
     setenv("RL_CPU", "scalar", 1);
-    assert_ok(rl_cpu_select(&k, &err));
+    assert_ok(rl_cpu_select(&k, NULL, &err));
     assert_string_equal(k->name, "scalar");
     setenv("RL_CPU", "exact", 1);
-    assert_ok(rl_cpu_select(&k, &err));
+    assert_ok(rl_cpu_select(&k, NULL, &err));
     assert_string_equal(k->name, "exact");
     setenv("RL_CPU", "mmx", 1);
-    assert_int_equal(rl_cpu_select(&k, &err), RL_INVALID);
+    assert_int_equal(rl_cpu_select(&k, NULL, &err), RL_INVALID);
     assert_non_null(strstr(err.text, "mmx"));
     assert_non_null(strstr(err.text, "avx512vnni"));
 #if defined(__x86_64__)
@@ -392,9 +392,9 @@ static void cpu_obeys_the_variable(void **state)
 #else
     setenv("RL_CPU", "avx2", 1);
 #endif
-    assert_int_equal(rl_cpu_select(&k, &err), RL_UNSUPPORTED);
+    assert_int_equal(rl_cpu_select(&k, NULL, &err), RL_UNSUPPORTED);
     unsetenv("RL_CPU");
-    assert_ok(rl_cpu_select(&k, &err));
+    assert_ok(rl_cpu_select(&k, NULL, &err));
     assert_string_not_equal(k->name, "exact");
     if (old) setenv("RL_CPU", old, 1);
     free(old);

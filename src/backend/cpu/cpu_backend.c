@@ -13,21 +13,6 @@
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
-static rl_status select_kernels(const rl_cpu_kernels **out, const char *isa, rl_error *err)
-{
-    if (!isa) return rl_cpu_select(out, err);
-    bool known = false;
-    *out = NULL;
-    for (uint32_t i = 0; i < rl_cpu_kernels_count(); i++) {
-        if (strcmp(rl_cpu_kernels_name(i), isa)) continue;
-        known = true;
-        if (rl_cpu_kernels_at(i)) *out = rl_cpu_kernels_at(i); /* the last of a name counts */
-    }
-    if (*out) return RL_OK;
-    if (known) return rl_fail(err, RL_UNSUPPORTED, "this processor cannot run the %s kernels", isa);
-    return rl_fail(err, RL_INVALID, "there are no kernels named %s", isa);
-}
-
 const rl_cpu_stages *rl_cpu_stages_for(const char *kernels)
 {
 #if defined(__x86_64__)
@@ -71,7 +56,7 @@ static rl_status cpu_open(rl_backend **out, const rl_backend_params *params, rl_
     cpu->base.ops = &rl_backend_cpu;
     cpu->n_threads = params->n_threads ? params->n_threads : rl_cpu_count();
     if (cpu->n_threads > 256) cpu->n_threads = 256;
-    rl_status status = select_kernels(&cpu->kernels, params->isa, err);
+    rl_status status = rl_cpu_select(&cpu->kernels, params->isa, err);
     if (!status) status = rl_pool_create(&cpu->pool, cpu->n_threads, err);
     if (status) {
         cpu_close(&cpu->base);

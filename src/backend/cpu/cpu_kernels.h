@@ -29,9 +29,11 @@ typedef struct rl_cpu_kernels rl_cpu_kernels;
 
 /* ---- the choice of a table ------------------------------------------------------------------- */
 
-/* The table named by the environment variable RL_CPU, or the best one that this machine can run.
+/* The table of the name `wanted`, or, when that is NULL, of the environment variable RL_CPU; when that
+ * is empty, too, the best one that this machine can run.
  * RL_INVALID for a name that does not exist, RL_UNSUPPORTED for one that the machine cannot run. */
-RL_MUST_CHECK rl_status rl_cpu_select(const rl_cpu_kernels **out, rl_error *err);
+RL_MUST_CHECK rl_status rl_cpu_select(const rl_cpu_kernels **out, const char *wanted,
+                                      rl_error *err);
 
 /* All tables this build knows, for tests and messages: exact (several, the last usable one is
  * meant), scalar, avx2, ... */

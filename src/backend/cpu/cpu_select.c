@@ -127,10 +127,10 @@ const rl_cpu_kernels *rl_cpu_kernels_at(uint32_t index)
     return tables[index].table && tables[index].runs() ? tables[index].table : NULL;
 }
 
-rl_status rl_cpu_select(const rl_cpu_kernels **out, rl_error *err)
+rl_status rl_cpu_select(const rl_cpu_kernels **out, const char *wanted, rl_error *err)
 {
     *out = NULL;
-    const char *wanted = getenv("RL_CPU");
+    if (!wanted) wanted = getenv("RL_CPU");
     if (!wanted || !*wanted) {
         for (uint32_t i = RL_COUNT_OF(tables); !*out; i--)
             *out = rl_cpu_kernels_at(i - 1);
