@@ -9,7 +9,7 @@ set(text "")
 foreach(name ${names})
   if(name)
     set(label ${FOLDER})
-    set(timeout 1800)
+    set(timeout 600) # a hang must not eat the time of all others
     if(name MATCHES "_long$")
       set(label long)
       set(timeout 14400)
