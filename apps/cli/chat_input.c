@@ -1,6 +1,7 @@
 /* chat_input.c - see chat_input.h. libedit where it is there, plain lines otherwise. */
 #include "chat_input.h"
 
+#include <errno.h>
 #include <langinfo.h>
 #include <limits.h>
 #include <locale.h>
@@ -43,8 +44,8 @@ static int get_character(EditLine *edit, wchar_t *out)
         if (cli_interrupts()) return -1;
         ssize_t got = read(STDIN_FILENO, bytes + n, 1);
         if (got < 0 && cli_interrupts()) return -1;
-        if (got < 0) continue; /* another signal: the window changed */
-        if (got == 0) return 0;
+        if (got < 0 && errno == EINTR) continue; /* another signal: the window changed */
+        if (got <= 0) return 0;                  /* the end, or the terminal is gone */
         n++;
         memset(&state, 0, sizeof state);
         size_t used = mbrtowc(out, bytes, n, &state);

@@ -1,9 +1,11 @@
 /* main.c - the program: finds the command and runs it. */
 #include "cli.h"
 
+#include <fcntl.h>
 #include <locale.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 /* In the order of `redlite help`. What is not here does not exist. */
 #define CLI_COMMANDS(X)                                                                            \
@@ -66,11 +68,22 @@ static int help(int argc, char **argv)
     return cli_flush() ? CLI_DONE : CLI_FAILED;
 }
 
+/* A standard stream that is closed keeps its number, or the next file that is opened, be it the
+ * model, would be read as input or written to as output. Using it fails as if it were closed. */
+static void hold_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv)
 {
+    hold_standard_streams();
     /* Only characters follow the user's locale, numbers are written one way everywhere. */
     setlocale(LC_CTYPE, "");
-    signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error, said in a sentence */
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error, said in a sentence, ... */
+    signal(SIGXFSZ, SIG_IGN); /* ... and so is a file that may not grow */
     if (argc < 2) {
         print_overview(stderr);
         return CLI_USAGE;

@@ -2,6 +2,10 @@
 #include "support/json.h"
 #include "support/process.h"
 
+#include <errno.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void chat_answers_every_line(void **state)
@@ -247,9 +251,39 @@ static void chat_has_a_system_message(void **state)
     assert_int_equal(rl_test_terminal_finish(t), 0);
 }
 
+/* Stands against: a chat whose terminal has gone, and which asks for the next key for ever. */
+static void chat_ends_with_its_terminal(void **state)
+{
+    (void)state;
+    int terminal, status = 0;
+    fflush(NULL);
+    pid_t child = forkpty(&terminal, NULL, NULL, NULL);
+    if (child < 0) rl_test_skip("this machine has no pseudo-terminals: %s", strerror(errno));
+    if (child == 0) {
+        signal(SIGHUP, SIG_IGN); /* as nohup does */
+        execl(RL_TEST_PROGRAM, RL_TEST_PROGRAM, "chat", "-q", (char *)NULL);
+        _exit(127);
+    }
+    char shown[256];
+    assert_true(read(terminal, shown, sizeof shown) > 0);
+    close(terminal);
+    pid_t ended = 0;
+    for (int i = 0; i < 600 && !ended; i++) {
+        ended = waitpid(child, &status, WNOHANG);
+        if (!ended) usleep(50000);
+    }
+    if (!ended) {
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        fail_msg("it runs on without a terminal");
+    }
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) != 127);
+}
+
 RL_TEST_MAIN(RL_TEST(chat, answers_every_line), RL_TEST(chat, pipe_has_no_commands),
              RL_TEST(chat, reads_only_what_is_new), RL_TEST(chat, turns_equal_one_reading),
              RL_TEST(chat, full_context_ends_a_pipe), RL_TEST(chat, terminal_talks),
              RL_TEST(chat, end_of_input_leaves), RL_TEST(chat, interrupt_stops_the_answer),
              RL_TEST(chat, goes_on_after_an_interrupt), RL_TEST(chat, interrupt_at_the_prompt),
-             RL_TEST(chat, saves_and_loads), RL_TEST(chat, has_a_system_message))
+             RL_TEST(chat, saves_and_loads), RL_TEST(chat, has_a_system_message),
+             RL_TEST(chat, ends_with_its_terminal))

@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const char *const commands[] = { "generate",   "chat",       "info",   "devices",
@@ -288,6 +289,56 @@ static void usage_kernels_are_named(void **state)
     rl_test_run_fini(&r);
 }
 
+/* What a shell makes of the program's name and `rest`: its exit code, and the start of its output. */
+static int shell(const char *rest, char *out, size_t room)
+{
+    char line[4096];
+    snprintf(line, sizeof line, "'%s' %s", RL_TEST_PROGRAM, rest);
+    FILE *pipe = popen(line, "r");
+    assert_non_null(pipe);
+    size_t n = fread(out, 1, room - 1, pipe);
+    out[n] = 0;
+    int status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* Stands against: a model that is opened as file 0 and then read as what the user types. */
+static void usage_closed_streams_stay_closed(void **state)
+{
+    (void)state;
+    char out[4096];
+    assert_int_equal(shell("chat -q 2>&1 <&-", out, sizeof out), 1);
+    assert_non_null(strstr(out, "cannot be read"));
+    assert_int_equal(shell("tokenize --jsonl 2>&1 <&-", out, sizeof out), 1);
+    assert_string_equal(out, "redlite: stdin cannot be read\n");
+    assert_int_equal(shell("info 2>&1 >&-", out, sizeof out), 1);
+    assert_non_null(strstr(out, "could not be written to stdout"));
+    const char *path = rl_test_scratch("usage-closed.f32");
+    char rest[2048];
+    snprintf(rest, sizeof rest, "logits --tokens 1 --out '%s' <&- >&- 2>&-", path);
+    assert_int_equal(shell(rest, out, sizeof out), 0);
+    size_t bytes;
+    free(rl_test_read(path, &bytes));
+    assert_int_equal(bytes, 4 * 4096);
+    unlink(path);
+}
+
+/* A limit on the size of files is a full disk, not a signal, and leaves nothing behind. */
+static void usage_limited_files_are_failures(void **state)
+{
+    (void)state;
+    char out[4096], line[4096];
+    const char *path = rl_test_scratch("usage-limit.gguf");
+    snprintf(line, sizeof line,
+             "ulimit -f 8; '%s' synth -q --preset tiny -o '%s' 2>&1; echo $?; ls '%s'* 2>&1",
+             RL_TEST_PROGRAM, path, path);
+    FILE *pipe = popen(line, "r");
+    assert_non_null(pipe);
+    out[fread(out, 1, sizeof out - 1, pipe)] = 0;
+    pclose(pipe);
+    assert_non_null(strstr(out, "File too large\n1\nls: "));
+}
+
 /* A reader that went away is a write error, not a signal. */
 static void usage_closed_pipe_is_a_failure(void **state)
 {
@@ -326,4 +377,5 @@ RL_TEST_MAIN(RL_TEST(usage, help_lists_what_exists), RL_TEST(usage, unlisted_com
              RL_TEST(usage, spellings_are_equal), RL_TEST(usage, full_disk_is_a_failure),
              RL_TEST(usage, closed_pipe_is_a_failure), RL_TEST(usage, missing_files_are_named),
              RL_TEST(usage, what_is_no_file_is_not_replaced), RL_TEST(usage, devices_must_exist),
-             RL_TEST(usage, kernels_are_named))
+             RL_TEST(usage, kernels_are_named), RL_TEST(usage, closed_streams_stay_closed),
+             RL_TEST(usage, limited_files_are_failures))
