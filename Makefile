@@ -55,6 +55,7 @@ test: deps-test
 test-long: deps-test
 	$(configure) -DRL_TESTS=ON
 	@$(ninja)
+	@export RL_CPU=scalar; $(ctest) -L 'unit|golden|e2e' -LE long
 	@$(ctest) --timeout 14400
 
 install:

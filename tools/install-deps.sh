@@ -42,6 +42,9 @@ need_ci='
 clang            cmd:clang                second compiler, fuzzing
 libclang-rt-dev  file:/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a  sanitizers, fuzzing
 clang-format     cmd:clang-format         formatting
+qemu-user        cmd:qemu-x86_64          runs what older and other processors would
+gcc-aarch64-linux-gnu cmd:aarch64-linux-gnu-gcc  arm64 kernels
+libc6-dev-arm64-cross file:/usr/aarch64-linux-gnu/include/stdio.h  arm64 kernels
 '
 
 case ${1:-} in

@@ -43,3 +43,11 @@ if(NOT RL_SANITIZE)
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/control_group.sh $<TARGET_FILE:redlite> ${CMAKE_CURRENT_BINARY_DIR})
   set_tests_properties(e2e.memory.control_group PROPERTIES LABELS e2e TIMEOUT 600 SKIP_RETURN_CODE 77)
 endif()
+
+# The portable kernels on an emulated machine that has nothing else.
+if(NOT RL_SANITIZE)
+  add_test(NAME e2e.old_processor
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/old_processor.sh $<TARGET_FILE:redlite>
+            $<TARGET_FILE:kernel_test_cpu_kernels>)
+  set_tests_properties(e2e.old_processor PROPERTIES LABELS e2e TIMEOUT 600 SKIP_RETURN_CODE 77)
+endif()
