@@ -121,6 +121,7 @@ typedef struct rl_backend_counters {
     uint64_t tokens;         /* through begin */
     uint64_t dense_passes;   /* walks over one dense weight matrix */
     uint64_t expert_passes;  /* walks over one expert */
+    uint64_t loops;          /* over the threads of a host backend; each ends in a barrier */
     uint64_t stages;         /* stages computed by the backend itself */
     uint64_t host_fallbacks; /* stages of a device backend that ran on the host instead */
     uint64_t submissions, waits, recordings; /* device queues */

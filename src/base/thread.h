@@ -15,6 +15,8 @@ typedef struct rl_pool rl_pool;
 RL_MUST_CHECK rl_status rl_pool_create(rl_pool **out, uint32_t n_threads, rl_error *err);
 void rl_pool_destroy(rl_pool *pool);
 uint32_t rl_pool_threads(const rl_pool *pool);
+/* Loops so far: each ends in a barrier, where there are workers and more than one task. */
+uint64_t rl_pool_loops(const rl_pool *pool);
 
 /* Calls task(arg, i, thread) for every i in [0, n_tasks), in any order, each once; thread is in
  * [0, n_threads). Returns when all are done. Tasks are handed out in runs of neighbours that get

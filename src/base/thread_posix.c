@@ -33,6 +33,7 @@ struct rl_pool {
     rl_task task;
     void *arg;
     uint32_t n_tasks;
+    uint64_t n_loops;                     /* the caller's */
     _Alignas(64) _Atomic uint64_t open;   /* number of the loop << 32 | tasks not yet claimed */
     _Alignas(64) _Atomic uint64_t undone; /* tasks not yet done                            */
     _Alignas(64) atomic_uint sleepers;
@@ -203,9 +204,15 @@ uint32_t rl_pool_threads(const rl_pool *pool)
     return pool->n_threads;
 }
 
+uint64_t rl_pool_loops(const rl_pool *pool)
+{
+    return pool->n_loops;
+}
+
 void rl_pool_run(rl_pool *pool, rl_task task, void *arg, uint32_t n_tasks)
 {
     if (!n_tasks) return;
+    pool->n_loops++;
     if (n_tasks == 1 || !pool->n_started) {
         for (uint32_t i = 0; i < n_tasks; i++)
             task(arg, i, 0);

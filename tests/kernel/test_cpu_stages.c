@@ -937,8 +937,8 @@ static void cpu_stages_state_moves(void **state)
     }
 }
 
-/* The counters say what was walked: every dense matrix once per batch, whatever its size; and a
- * batch allocates nothing. */
+/* The counters say what was walked: every dense matrix once per batch, whatever its size; and that the
+ * threads meet at most eight times per layer of a token. */
 static void cpu_stages_counters(void **state)
 {
     (void)state;
@@ -964,6 +964,10 @@ static void cpu_stages_counters(void **state)
         if (sizes[i] == 1)
             assert_int_equal(after.expert_passes - before.expert_passes,
                              even.shape.n_layer * even.shape.n_expert_used);
+        /* A loop for the guess of each next layer aside. Batches may have more: they are rare. */
+        const uint64_t loops = after.loops - before.loops - ahead;
+        assert_true(loops >= even.shape.n_layer &&
+                    loops <= (sizes[i] == 1 ? 8 : 16) * even.shape.n_layer);
         assert_int_equal(after.state_bytes_copied, 0);
     }
     player_destroy(&p);

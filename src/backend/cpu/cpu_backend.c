@@ -80,6 +80,7 @@ static void cpu_get_caps(const rl_backend *be, rl_backend_caps *out)
 static void cpu_get_counters(const rl_backend *be, rl_backend_counters *out)
 {
     *out = rl_cpu_of_const(be)->counters;
+    out->loops = rl_pool_loops(rl_cpu_of_const(be)->pool);
 }
 
 /* The processor's own name, where the system tells it. */
