@@ -22,7 +22,8 @@ trap 'rm -rf "$work"' EXIT
 if [ -z "${LLAMA_BENCH:-}" ]; then
     command -v npm >/dev/null || { echo "compare.sh: set LLAMA_BENCH, or install node and npm" >&2; exit 1; }
     [ -d "$here/node_modules/node-llama-cpp" ] ||
-        (cd "$here" && npm ci --omit=optional --ignore-scripts --no-audit --no-fund >&2)
+        # Not npm ci: the lock file names no packages of other platforms, and ci would miss them.
+        (cd "$here" && npm install --no-save --omit=optional --ignore-scripts --no-audit --no-fund >&2)
 fi
 
 # ours MODEL -> "PREFILL DECODE" in tokens per second
@@ -71,12 +72,15 @@ for model in "$@"; do
     [ "$prompt" = 0 ] || report prefill 1 3 "$work/rates"
     [ "$generate" = 0 ] || report decode 2 4 "$work/rates"
     if [ -z "${LLAMA_BENCH:-}" ]; then
-        awk '{ print $4 }' "$work/rates" | sort -n | awk '{ v[NR] = $1 }
+        awk '{ print 1000 / $4, $2 }' "$work/rates" | sort -n | awk '{ ms[NR] = $1; ratio[NR] = $2 * ($1 - 20) / 1000 }
         END {
-            ms = 1000 / v[int((NR + 1) / 2)]
+            m = int((NR + 1) / 2)
             printf "  theirs through node-llama-cpp: its JavaScript layer adds about 20 ms to every generated token"
-            print ms < 150 ? ", which is too much here (a token takes " int(ms) " ms): use LLAMA_BENCH" : \
-                " (a token takes " int(ms) " ms here)"
+            if (ms[m] < 150)
+                print ", which is too much here (a token takes " int(ms[m]) " ms): use LLAMA_BENCH"
+            else
+                printf " (a token takes %d ms here); without them decode would be at %.2f tokens/s, ratio %.2f\n",
+                    ms[m], 1000 / (ms[m] - 20), ratio[m]
         }'
     fi
 done
