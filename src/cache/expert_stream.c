@@ -7,7 +7,8 @@
  * Invariants
  *   - a request is in exactly one place: free, a queue (ranges left to start), in flight (all
  *     started), or answered (waiting for poll)
- *   - n_open counts ranges that are started and have not ended
+ *   - n_open counts ranges that are started and have not ended; open_needed and open_ahead are the
+ *     sums over all requests of either kind
  *   - a buffer belongs to one range in flight or stands in the free stack */
 #include "cache/expert_stream.h"
 
@@ -53,7 +54,9 @@ struct rl_stream {
     uint32_t depth;
     request *requests; /* [n_requests] */
     uint32_t n_requests, n_pending;
-    range *ranges; /* [depth + LANDED] */
+    uint32_t open_needed; /* ranges in flight, of requests needed now ... */
+    uint32_t open_ahead;  /* ... and of prefetches                        */
+    range *ranges;        /* [depth + LANDED] */
     uint32_t free_range;
     uint32_t *buffers; /* [n_buffers] the free ones, a stack */
     uint32_t n_free_buffers;
@@ -89,6 +92,11 @@ static void take_out(rl_stream *stream, list *from, uint32_t i)
     else
         stream->requests[before].next = stream->requests[i].next;
     if (from->last == i) from->last = before;
+}
+
+static uint32_t *open_of(rl_stream *stream, const request *r)
+{
+    return r->what.prefetch ? &stream->open_ahead : &stream->open_needed;
 }
 
 static list *queue_of(rl_stream *stream, uint32_t i)
@@ -186,6 +194,8 @@ static bool start_part(rl_stream *stream, uint32_t i)
     const rl_stream_range *part = &r->what.parts[r->n_started];
     uint32_t tag = stream->free_range;
     if (tag == NONE || rl_reader_in_flight(stream->reader) == stream->depth) return false;
+    if (r->what.prefetch && stream->open_needed && stream->open_ahead >= RL_STREAM_AHEAD)
+        return false;
     rl_reader_read read = { .tag = tag,
                             .file = part->file,
                             .offset = part->offset,
@@ -202,6 +212,7 @@ static bool start_part(rl_stream *stream, uint32_t i)
     *flight = (range){ .request = i, .part = r->n_started, .buffer = read.buffer };
     r->n_started++;
     r->n_open++;
+    ++*open_of(stream, r);
     rl_reader_start(stream->reader, &read);
     return true;
 }
@@ -247,6 +258,7 @@ static void land(rl_stream *stream, const rl_reader_result *result)
     flight->next = stream->free_range;
     stream->free_range = tag;
     r->n_open--;
+    --*open_of(stream, r);
     if (r->status && r->queued) {
         take_out(stream, queue_of(stream, i), i);
         r->queued = false;
@@ -304,6 +316,8 @@ void rl_stream_promote(rl_stream *stream, rl_slot slot)
             continue;
         if (!r->what.prefetch) return;
         if (r->queued) take_out(stream, &stream->prefetch, i);
+        stream->open_ahead -= r->n_open;
+        stream->open_needed += r->n_open;
         r->what.prefetch = false;
         if (r->queued) append(stream, &stream->needed, i);
         return;
@@ -366,6 +380,11 @@ uint32_t rl_stream_pending(const rl_stream *stream)
 uint32_t rl_stream_room(const rl_stream *stream)
 {
     return stream->n_requests - stream->n_pending;
+}
+
+uint32_t rl_stream_in_flight(const rl_stream *stream, bool prefetch)
+{
+    return prefetch ? stream->open_ahead : stream->open_needed;
 }
 
 rl_status rl_stream_check_files(rl_stream *stream, rl_error *err)

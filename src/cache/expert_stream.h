@@ -25,6 +25,8 @@
 enum {
     RL_STREAM_PARTS = 3,                     /* gate, up, down; fewer where they are fused    */
     RL_STREAM_DEPTH = 32,                    /* reads in flight by default: docs/decisions    */
+    RL_STREAM_AHEAD = 6,                     /* of these, prefetches beside what is needed: a disk
+                                                shares itself among all that is in flight         */
     RL_STREAM_REQUESTS = 256,                /* experts accepted but not answered, by default */
     RL_STREAM_RING_BYTES = 16 * 1024 * 1024, /* bounce buffers by default                     */
     RL_STREAM_MIN_BUFFERS = 3                /* never fewer: one expert in flight             */
@@ -114,6 +116,9 @@ bool rl_stream_wait(rl_stream *stream, rl_stream_done *done, rl_error *err);
 /* Requests accepted and not yet answered, and how many more would be accepted. */
 uint32_t rl_stream_pending(const rl_stream *stream);
 uint32_t rl_stream_room(const rl_stream *stream);
+
+/* Ranges in flight, of prefetches or of the others. */
+uint32_t rl_stream_in_flight(const rl_stream *stream, bool prefetch);
 
 /* rl_reader_check_files and rl_reader_accept_files: has somebody rewritten the model under us? */
 RL_MUST_CHECK rl_status rl_stream_check_files(rl_stream *stream, rl_error *err);

@@ -262,6 +262,50 @@ static void stream_needed_overtakes_prefetch(void **state)
     test_experts_fini(&t);
 }
 
+/* As long as something needed is being read, few prefetches are.
+ * Stands against: a token that waits for its experts while the disk divides itself among guesses. */
+static void stream_few_prefetches_beside_needed(void **state)
+{
+    (void)state;
+    enum { PREFETCHES = 4, NEEDED = 2, ALL = PREFETCHES + NEEDED };
+    rl_error err = { "" };
+    test_experts t;
+    test_experts_init(&t, "fw", TEST_SINK_FILL, 1, 4);
+    rl_stream_params params = test_experts_stream(&t, RL_IO_AUTO, RL_IO_DRIVER_AUTO);
+    rl_stream *stream = open_stream(&params);
+    rl_stream_request requests[ALL];
+    for (uint32_t e = 0; e < ALL; e++) {
+        rl_reservation r;
+        rl_cache_reserve(t.cache, KEY(0, e), &r);
+        requests[e] = test_experts_request(&t, KEY(0, e), r.slot);
+        requests[e].prefetch = e >= NEEDED;
+    }
+    assert_int_equal(rl_stream_submit(stream, requests, ALL), ALL);
+    assert_int_equal(rl_stream_in_flight(stream, false), NEEDED * RL_STREAM_PARTS);
+    assert_int_equal(rl_stream_in_flight(stream, true), RL_STREAM_AHEAD);
+    /* One of them is needed now: so are its reads, and others may take their place. */
+    rl_stream_promote(stream, requests[NEEDED].slot);
+    assert_int_equal(rl_stream_in_flight(stream, false), (NEEDED + 1) * RL_STREAM_PARTS);
+    assert_int_equal(rl_stream_in_flight(stream, true), RL_STREAM_AHEAD - RL_STREAM_PARTS);
+    rl_stream_done done;
+    uint32_t n = 0;
+    while (rl_stream_wait(stream, &done, &err)) {
+        assert_ok(done.status);
+        assert_true(!rl_stream_in_flight(stream, false) ||
+                    rl_stream_in_flight(stream, true) <= RL_STREAM_AHEAD);
+        n++;
+    }
+    assert_int_equal(n, ALL);
+    assert_int_equal(rl_stream_in_flight(stream, false) + rl_stream_in_flight(stream, true), 0);
+    /* Alone they have the whole depth. */
+    assert_int_equal(rl_stream_submit(stream, requests + NEEDED, PREFETCHES), PREFETCHES);
+    assert_int_equal(rl_stream_in_flight(stream, true), PREFETCHES * RL_STREAM_PARTS);
+    while (rl_stream_wait(stream, &done, &err))
+        assert_ok(done.status);
+    rl_stream_destroy(stream);
+    test_experts_fini(&t);
+}
+
 typedef struct handover {
     rl_stream *stream;
     const rl_stream_request *requests;
@@ -794,6 +838,7 @@ RL_TEST_MAIN(RL_TEST(stream, reads_uring_direct), RL_TEST(stream, reads_uring_bu
              RL_TEST(stream, reads_threads_direct), RL_TEST(stream, reads_threads_buffered),
              RL_TEST(stream, keeps_to_its_slack), RL_TEST(stream, storm_uring),
              RL_TEST(stream, storm_threads), RL_TEST(stream, needed_overtakes_prefetch),
+             RL_TEST(stream, few_prefetches_beside_needed),
              RL_TEST(stream, survives_its_submitting_thread),
              RL_TEST(stream, auto_follows_the_page_cache),
              RL_TEST(stream, survives_faults_uring_direct),
