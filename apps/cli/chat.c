@@ -174,7 +174,7 @@ static void command_reset(chat *c, const char *argument)
 {
     (void)argument;
     cli_conversation_clear(&c->conversation);
-    if (reset(c) < 0) cli_note("The conversation begins anew.");
+    if (reset(c) < 0) cli_reply("The conversation begins anew.");
 }
 
 static bool state_path(char out[4096], const char *path)
@@ -189,7 +189,7 @@ static void command_save(chat *c, const char *argument)
     rl_error err = { "" };
     char state[4096];
     if (!*argument) {
-        cli_note("/save FILE");
+        cli_reply("/save FILE");
         return;
     }
     if (!state_path(state, argument)) return;
@@ -198,7 +198,7 @@ static void command_save(chat *c, const char *argument)
     if (status)
         cli_error_of(status, &err);
     else
-        cli_note("Saved as %s and %s.", argument, state);
+        cli_reply("Saved as %s and %s.", argument, state);
 }
 
 /* The state file only saves reading; without it the conversation is read again. */
@@ -207,18 +207,18 @@ static void command_load(chat *c, const char *argument)
     rl_error err = { "" };
     char state[4096];
     if (!*argument) {
-        cli_note("/load FILE");
+        cli_reply("/load FILE");
         return;
     }
     if (!state_path(state, argument)) return;
     if (cli_conversation_load(&c->conversation, argument) >= 0) return;
     rl_status status = rl_session_load(c->session, state, &err);
     if (status) {
-        cli_note("%s", err.text);
+        cli_reply("%s", err.text);
         if (reset(c) >= 0) return;
     }
-    cli_note("Loaded %zu messages%s.", c->conversation.n,
-             status ? ", to be read again with the next one" : "");
+    cli_reply("Loaded %zu messages%s.", c->conversation.n,
+              status ? ", to be read again with the next one" : "");
 }
 
 static void command_system(chat *c, const char *argument)
@@ -226,9 +226,9 @@ static void command_system(chat *c, const char *argument)
     if (*argument && !cli_conversation_set_system(&c->conversation, argument))
         cli_error("no memory for the system message");
     else if (c->conversation.system)
-        cli_note("System message: %s", c->conversation.system);
+        cli_reply("System message: %s", c->conversation.system);
     else
-        cli_note("There is no system message; /system TEXT sets one.");
+        cli_reply("There is no system message; /system TEXT sets one.");
 }
 
 static void command_stats(chat *c, const char *argument)
@@ -236,25 +236,25 @@ static void command_stats(chat *c, const char *argument)
     (void)argument;
     rl_session_stats s;
     rl_session_get_stats(c->session, &s);
-    cli_note("context     %u of %u tokens", rl_session_position(c->session),
-             rl_session_n_ctx(c->session));
-    cli_note("last turn   %zu tokens kept, %zu read in %.0f ms, %zu written at %.1f tokens/s",
-             c->n_reused, c->last.n_prompt, (double)c->last.prompt_ns / 1e6, c->last.n_decoded,
-             c->last.decode_ns ? (double)c->last.n_decoded * 1e9 / (double)c->last.decode_ns : 0);
-    cli_note("all turns   %zu read, %zu written at %.1f tokens/s", c->all.n_prompt,
-             c->all.n_decoded,
-             c->all.decode_ns ? (double)c->all.n_decoded * 1e9 / (double)c->all.decode_ns : 0);
+    cli_reply("context     %u of %u tokens", rl_session_position(c->session),
+              rl_session_n_ctx(c->session));
+    cli_reply("last turn   %zu tokens kept, %zu read in %.0f ms, %zu written at %.1f tokens/s",
+              c->n_reused, c->last.n_prompt, (double)c->last.prompt_ns / 1e6, c->last.n_decoded,
+              c->last.decode_ns ? (double)c->last.n_decoded * 1e9 / (double)c->last.decode_ns : 0);
+    cli_reply("all turns   %zu read, %zu written at %.1f tokens/s", c->all.n_prompt,
+              c->all.n_decoded,
+              c->all.decode_ns ? (double)c->all.n_decoded * 1e9 / (double)c->all.decode_ns : 0);
     uint64_t asked = s.hits + s.misses + s.arriving;
     if (s.slots_all)
-        cli_note("experts     %u of %u slots used, %u to %u different ones per layer", s.slots_used,
-                 s.slots_all, s.distinct_experts_min, s.distinct_experts_max);
+        cli_reply("experts     %u of %u slots used, %u to %u different ones per layer",
+                  s.slots_used, s.slots_all, s.distinct_experts_min, s.distinct_experts_max);
     if (asked)
-        cli_note("            %llu hits (%.1f %%), %llu misses, %llu evictions, %.1f MiB read, "
-                 "%.2f ms waited per token",
-                 (unsigned long long)s.hits, 100.0 * (double)s.hits / (double)asked,
-                 (unsigned long long)s.misses, (unsigned long long)s.evictions,
-                 (double)s.bytes_read / (1 << 20),
-                 s.generated_tokens ? (double)s.wait_ns / 1e6 / (double)s.generated_tokens : 0);
+        cli_reply("            %llu hits (%.1f %%), %llu misses, %llu evictions, %.1f MiB read, "
+                  "%.2f ms waited per token",
+                  (unsigned long long)s.hits, 100.0 * (double)s.hits / (double)asked,
+                  (unsigned long long)s.misses, (unsigned long long)s.evictions,
+                  (double)s.bytes_read / (1 << 20),
+                  s.generated_tokens ? (double)s.wait_ns / 1e6 / (double)s.generated_tokens : 0);
 }
 
 static void command_quit(chat *c, const char *argument)
@@ -281,9 +281,9 @@ static void command_help(chat *c, const char *argument)
     (void)c;
     (void)argument;
     for (size_t i = 0; i < CLI_LENGTH(chat_commands); i++)
-        cli_note("  %-8s %-5s %s", chat_commands[i].name, chat_commands[i].argument,
-                 chat_commands[i].help);
-    cli_note("Ctrl-C stops an answer, a second one leaves.");
+        cli_reply("  %-8s %-5s %s", chat_commands[i].name, chat_commands[i].argument,
+                  chat_commands[i].help);
+    cli_reply("Ctrl-C stops an answer, a second one leaves.");
 }
 
 static void run_command(chat *c, const char *line)
@@ -296,7 +296,7 @@ static void run_command(chat *c, const char *line)
         chat_commands[i].run(c, argument);
         return;
     }
-    cli_note("There is no command %.*s; /help lists them.", (int)length, line);
+    cli_reply("There is no command %.*s; /help lists them.", (int)length, line);
 }
 
 /* ---- the loops ------------------------------------------------------------------------------- */
@@ -320,7 +320,9 @@ static int terminal_loop(chat *c, cli_input *input)
         interrupts = 0;
         if (!bytes) continue;
         if (line[0] == '/') {
-            run_command(c, line[bytes] ? strndupa(line, bytes) : line);
+            char *command = strndup(line, bytes);
+            if (command) run_command(c, command);
+            free(command);
             continue;
         }
         int rc = turn(c, line, bytes);

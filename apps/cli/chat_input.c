@@ -50,8 +50,16 @@ static int get_character(EditLine *edit, wchar_t *out)
         memset(&state, 0, sizeof state);
         size_t used = mbrtowc(out, bytes, n, &state);
         if (used == (size_t)-2 && n < MB_LEN_MAX) continue; /* in the middle of a character */
+        if ((used == (size_t)-1 || used == (size_t)-2) && n > 1) {
+            /* No character: it is left out, but not the byte that shows it, which may be Enter. */
+            bytes[0] = bytes[n - 1];
+            n = 1;
+            memset(&state, 0, sizeof state);
+            used = mbrtowc(out, bytes, n, &state);
+            if (used == (size_t)-2) continue;
+        }
         if (used == (size_t)-1 || used == (size_t)-2) {
-            n = 0; /* no character: leave it out */
+            n = 0;
             continue;
         }
         if (used == 0) *out = 0;

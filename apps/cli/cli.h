@@ -115,7 +115,8 @@ int cli_error(const char *format, ...) CLI_PRINTF(1, 2);
 int cli_error_of(rl_status status, const rl_error *err);
 /* Wrong usage of `command`, with a hint where to read on; returns CLI_USAGE. */
 int cli_usage_error(const cli_command *command, const char *format, ...) CLI_PRINTF(2, 3);
-void cli_note(const char *format, ...) CLI_PRINTF(1, 2); /* stderr, not with -q   */
+void cli_note(const char *format, ...) CLI_PRINTF(1, 2);  /* stderr, not with -q   */
+void cli_reply(const char *format, ...) CLI_PRINTF(1, 2); /* stderr, to what somebody typed */
 /* A note that shows only when cli_show_notes() is called before anything failed: what was said while
  * opening a model would only stand before the sentence that counts. */
 void cli_note_later(const char *text);

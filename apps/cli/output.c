@@ -65,6 +65,14 @@ void cli_note(const char *format, ...)
     va_end(values);
 }
 
+void cli_reply(const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    say("", format, values);
+    va_end(values);
+}
+
 void cli_note_later(const char *text)
 {
     size_t used = strlen(later);

@@ -251,6 +251,21 @@ static void chat_has_a_system_message(void **state)
     assert_int_equal(rl_test_terminal_finish(t), 0);
 }
 
+/* Bytes that are no character are left out, and nothing else with them: not the letter and not the
+ * Enter behind a cut one. What is typed is answered with -q, too. */
+static void chat_leaves_out_half_characters(void **state)
+{
+    (void)state;
+    static const char *const arguments[] = { "chat", "-q", NULL };
+    rl_test_terminal *t = rl_test_terminal_start(arguments);
+    rl_test_terminal_expect(t, "> ");
+    rl_test_terminal_type(t, "\xff\xfe/\xc3nonsense\xf0\x9f\n");
+    rl_test_terminal_expect(t, "There is no command /nonsense;");
+    rl_test_terminal_expect(t, "> ");
+    rl_test_terminal_type(t, "/quit\n");
+    assert_int_equal(rl_test_terminal_finish(t), 0);
+}
+
 /* Stands against: a chat whose terminal has gone, and which asks for the next key for ever. */
 static void chat_ends_with_its_terminal(void **state)
 {
@@ -286,4 +301,4 @@ RL_TEST_MAIN(RL_TEST(chat, answers_every_line), RL_TEST(chat, pipe_has_no_comman
              RL_TEST(chat, end_of_input_leaves), RL_TEST(chat, interrupt_stops_the_answer),
              RL_TEST(chat, goes_on_after_an_interrupt), RL_TEST(chat, interrupt_at_the_prompt),
              RL_TEST(chat, saves_and_loads), RL_TEST(chat, has_a_system_message),
-             RL_TEST(chat, ends_with_its_terminal))
+             RL_TEST(chat, ends_with_its_terminal), RL_TEST(chat, leaves_out_half_characters))
