@@ -244,7 +244,8 @@ void rl_memory_budget_read(rl_memory_budget *out, const char *root)
 
 uint64_t rl_memory_budget_reserve(const rl_memory_budget *budget)
 {
-    const uint64_t least = UINT64_C(128) << 20;
+    uint64_t least = UINT64_C(128) << 20;
+    if (least > budget->free_bytes / 4) least = budget->free_bytes / 4;
     return budget->free_bytes / 32 > least ? budget->free_bytes / 32 : least;
 }
 

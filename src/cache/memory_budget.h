@@ -26,8 +26,8 @@ typedef struct rl_memory_budget {
 void rl_memory_budget_read(rl_memory_budget *out, const char *root);
 
 /* What an expert pool may have when `other_bytes` are needed beside it: the rest, less a reserve of
- * 1/32 of the free memory but at least 128 MiB, and never more than wanted_bytes (the pool that
- * holds everything). */
+ * 1/32 of the free memory but at least 128 MiB (a quarter, where there is little), and never more
+ * than wanted_bytes (the pool that holds everything). */
 uint64_t rl_memory_budget_pool(const rl_memory_budget *budget, uint64_t other_bytes,
                                uint64_t wanted_bytes);
 uint64_t rl_memory_budget_reserve(const rl_memory_budget *budget);

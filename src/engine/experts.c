@@ -84,10 +84,10 @@ static rl_status choose_plan(rl_experts *x, const rl_engine_params *params,
     uint64_t all = experts_bytes(e), beside = bytes_beside_the_pool(e, params), budget = all;
     e->ops->get_caps(e->be, &e->caps); /* weights and activations are taken by now */
     rl_memory_budget device = { .free_bytes = e->caps.memory_bytes };
-    char size[RL_SIZE_TEXT];
+    char size[2][RL_SIZE_TEXT];
     if (e->caps.device_memory) {
         snprintf(device.reason, sizeof device.reason, "%s of the device's memory are free",
-                 rl_size_text(size, device.free_bytes));
+                 rl_size_text(size[0], device.free_bytes));
         memory = &device;
     }
     if (memory->free_bytes || !e->caps.device_memory)
@@ -95,8 +95,9 @@ static rl_status choose_plan(rl_experts *x, const rl_engine_params *params,
     rl_error why = { "" };
     rl_status status = rl_memory_plan_pool(&x->plan, &e->tensors, budget, &why);
     if (status)
-        return rl_fail(err, status, "%.250s (%s, %s go to everything else)", why.text,
-                       memory->reason, rl_size_text(size, beside));
+        return rl_fail(err, status, "%.250s (%s, %s go to everything else, %s stay in reserve)",
+                       why.text, memory->reason, rl_size_text(size[0], beside),
+                       rl_size_text(size[1], rl_memory_budget_reserve(memory)));
     say_plan(x, memory, beside);
     return RL_OK;
 }

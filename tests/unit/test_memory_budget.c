@@ -209,6 +209,9 @@ static void budget_pool(void **state)
     assert_true(rl_memory_budget_pool(&budget, UINT64_MAX, GIB) == 0);
     budget.free_bytes = GIB;
     assert_true(rl_memory_budget_reserve(&budget) == 128 * MIB);
+    budget.free_bytes = 64 * MIB; /* a container for a small model */
+    assert_true(rl_memory_budget_reserve(&budget) == 16 * MIB);
+    assert_true(rl_memory_budget_pool(&budget, 40 * MIB, GIB) == 8 * MIB);
 }
 
 /* Small models have pools of a few MiB: "0.0 GiB" says nothing about them. */
