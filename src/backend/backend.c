@@ -61,9 +61,10 @@ rl_status rl_backend_find_device(const rl_backend_ops **out, const char *name, c
     rl_device_info *list = calloc(MOST_DEVICES, sizeof *list);
     if (!list) return rl_fail(err, RL_NOMEM, "no memory for a list of devices");
     const char *among = strcmp(name, "oracle") ? name : "cpu";
+    const bool number = device[strspn(device, "0123456789")] == 0; /* is no part of a name */
     size_t index = 0;
     for (uint32_t i = 0; rl_backend_at(i); i++) {
-        bool fits = any || !strcmp(rl_backend_at(i)->name, among), usable = false;
+        bool fits = !number && (any || !strcmp(rl_backend_at(i)->name, among)), usable = false;
         const rl_backend_ops *here =
             find_among(rl_backend_at(i), device, fits, &index, list, &usable);
         if (here && (!found || (any && usable))) found = here;
