@@ -43,7 +43,8 @@ int main(int argc, char **argv)
     check(rl_session_feed(session, prompt, n_prompt, &err));
     fputs(argv[2], stdout);
     for (int i = 0; i < 100; i++) {
-        uint32_t token = rl_sampler_sample(sampler, rl_session_logits(session));
+        uint32_t token;
+        check(rl_session_sample(session, sampler, &token, &err));
         if (rl_token_is_end(model, token)) break;
         fputs(rl_text_stream_push(stream, token, &bytes), stdout);
         fflush(stdout);

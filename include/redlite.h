@@ -202,7 +202,7 @@ RL_API RL_MUST_CHECK rl_status rl_session_feed_each(rl_session *session, const u
                                                     void *context, rl_error *err);
 
 /* Logits [n_vocab] after the last token fed; borrowed until the next call. NULL before the first
- * token. */
+ * token, and when a device that still had them has failed. */
 RL_API const float *rl_session_logits(const rl_session *session);
 
 /* Remembers the present position, to come back to. A few are kept, the oldest leave first. */
@@ -240,8 +240,8 @@ typedef struct rl_session_stats {
 
 RL_API void rl_session_get_stats(const rl_session *session, rl_session_stats *out);
 
-/* Where the time goes: host time per stage of a batch, summed up since it was last switched on. Tokens
- * that a device decodes in one submission have no stages. */
+/* Where the time goes: time per stage of a batch, summed up since it was last switched on. Of a device
+ * that decodes a token in one submission it is the device's time, of such tokens alone. */
 RL_API void rl_model_time_stages(rl_model *model, bool on);
 /* The index-th stage in the order of a token, or false behind the last. name is a constant. */
 RL_API bool rl_model_get_stage(const rl_model *model, size_t index, const char **name,
@@ -279,6 +279,11 @@ RL_API void rl_sampler_destroy(rl_sampler *sampler); /* NULL is fine */
 RL_API void rl_sampler_accept(rl_sampler *sampler, uint32_t token);
 /* One token. Same logits, seed and history: same token, on every machine. */
 RL_API uint32_t rl_sampler_sample(rl_sampler *sampler, const float *logits);
+/* The same from the logits of the session. A device that has found the largest of them already keeps
+ * the rest to itself where that is all the sampler asks for, which is faster than reading them.
+ * RL_INVALID: no token was fed yet. */
+RL_API RL_MUST_CHECK rl_status rl_session_sample(rl_session *session, rl_sampler *sampler,
+                                                 uint32_t *token, rl_error *err);
 
 /* ---- quantised blocks ----------------------------------------------------------------------- */
 

@@ -228,8 +228,11 @@ void rl_model_time_stages(rl_model *model, bool on)
 {
     rl_engine *e = model->engine;
     pthread_mutex_lock(&e->lock);
-    e->times_stages = on;
     if (on) memset(e->stage_ns, 0, sizeof e->stage_ns);
+    if (e->ops->time_stages)
+        e->ops->time_stages(e->be, on ? e->stage_ns : NULL);
+    else
+        e->times_stages = on;
     pthread_mutex_unlock(&e->lock);
 }
 

@@ -79,8 +79,8 @@ static rl_status run_once(bench *b, const row *r, uint32_t run, uint64_t *ns, rl
     for (uint32_t i = 0; !status && i < r->n; i++) {
         uint32_t token = b->tokens[(stretch + i) % b->n_tokens];
         if (cli_interrupts()) return RL_INTERRUPTED;
-        if (!b->is_text && i) token = rl_sampler_sample(b->sampler, rl_session_logits(b->session));
-        status = rl_session_feed(b->session, &token, 1, err);
+        if (!b->is_text && i) status = rl_session_sample(b->session, b->sampler, &token, err);
+        if (!status) status = rl_session_feed(b->session, &token, 1, err);
     }
     *ns = cli_clock_ns() - began;
     return status;
@@ -170,7 +170,7 @@ static rl_session_stats difference(const rl_session_stats *after, const rl_sessi
     return d;
 }
 
-/* "stages_ms": milliseconds of host time per token, in the order of a token. */
+/* "stages_ms": milliseconds per token, in the order of a token. */
 static void print_stages_json(cli_json *json, const bench *b, const row *r, uint32_t repeat)
 {
     const char *name;

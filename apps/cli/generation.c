@@ -87,7 +87,9 @@ static int generate(cli_generation *g, rl_text_stream *stream, size_t *text_capa
             if (!bigger) return cli_error("no memory for the answer");
             g->tokens = bigger;
         }
-        uint32_t token = rl_sampler_sample(g->sampler, rl_session_logits(g->session));
+        uint32_t token;
+        rl_status sampled = rl_session_sample(g->session, g->sampler, &token, &err);
+        if (sampled) return cli_error_of(sampled, &err);
         g->tokens[g->n_tokens++] = token;
         bool end = rl_token_is_end(g->model, token);
         if (!end) {

@@ -166,6 +166,24 @@ typedef struct rl_state_params {
     uint32_t key_type, value_type; /* ggml ids: 0 F32 or 1 F16 */
 } rl_state_params;
 
+/* ---- time ------------------------------------------------------------------------------------ */
+
+/* The stages of the table below, where time is told apart. */
+typedef enum rl_stage {
+    RL_STAGE_EMBED,
+    RL_STAGE_DELTA_IN,
+    RL_STAGE_DELTA_STEP,
+    RL_STAGE_ATTN_IN,
+    RL_STAGE_ATTN_STEP,
+    RL_STAGE_MIX_OUT,
+    RL_STAGE_MOE_IN,
+    RL_STAGE_ROUTE,
+    RL_STAGE_EXPERTS, /* with what is waited for their bytes */
+    RL_STAGE_MOE_OUT,
+    RL_STAGE_HEAD,
+    RL_STAGES
+} rl_stage;
+
 /* ---- the GPU-routed step --------------------------------------------------------------------- */
 
 /* How a routed token ended, or where it stands. */
@@ -202,8 +220,9 @@ typedef struct rl_routed_ops {
     rl_status (*open_gate)(rl_backend *be, uint32_t layer, rl_error *err);
     /* What every layer of the completed token chose, [n_layer][K]. */
     void (*read_choices)(const rl_backend *be, uint32_t *ids);
-    /* Logits [n_vocab] of the completed token, and the largest one's index (lower index on ties);
-     * logits may be NULL when only the index is wanted. */
+    /* Logits [n_vocab] of the completed token, or of head() without a place for them, and the largest
+     * one's index (lower index on ties); logits may be NULL when only the index is wanted. They stay
+     * until the head computes again: a token that fails before has not touched them. */
     rl_status (*read_logits)(rl_backend *be, float *logits, uint32_t *best, rl_error *err);
 } rl_routed_ops;
 
@@ -292,10 +311,14 @@ typedef struct rl_backend_ops {
     /* x += sum over ranks, in order of rank, of weight * expert; + shared */
     rl_status (*moe_out)(rl_backend *be, uint32_t layer, rl_error *err);
     /* logits [rows][n_vocab] of the tokens first .. first+rows-1 of the batch, to `logits` in host
-     * memory. rows <= RL_HEAD_ROWS. Waits. May be called several times. */
+     * memory. rows <= RL_HEAD_ROWS. Waits. May be called several times. `logits` may be NULL for a
+     * batch of one token where there is a routed step: they stay for routed->read_logits(). */
     rl_status (*head)(rl_backend *be, uint32_t first, uint32_t rows, float *logits, rl_error *err);
     /* Everything recorded is done; errors of the device surface here at the latest. */
     rl_status (*end)(rl_backend *be, rl_error *err);
+    /* From now on the device's time for tokens of one submission is added to ns [RL_STAGES]; NULL: no
+     * more. Costs a little per stage. Optional: stages that compute at once are timed by the caller. */
+    void (*time_stages)(rl_backend *be, uint64_t *ns);
     /* Waits and copies an intermediate value as f32; batches that are `observed` only. */
     rl_status (*read_tap)(rl_backend *be, rl_tap tap, float *out, rl_error *err);
 

@@ -42,24 +42,7 @@ typedef struct rl_engine_params {
     void *context;
 } rl_engine_params;
 
-/* What rl_engine.stage_ns tells apart: the stages of backend.h, as forward.c plays them. Names:
- * rl_stage_name(). */
-typedef enum rl_stage {
-    RL_STAGE_EMBED,
-    RL_STAGE_DELTA_IN,
-    RL_STAGE_DELTA_STEP,
-    RL_STAGE_ATTN_IN,
-    RL_STAGE_ATTN_STEP,
-    RL_STAGE_MIX_OUT,
-    RL_STAGE_MOE_IN,
-    RL_STAGE_ROUTE,
-    RL_STAGE_EXPERTS, /* with what is waited for their bytes */
-    RL_STAGE_MOE_OUT,
-    RL_STAGE_HEAD,
-    RL_STAGES
-} rl_stage;
-
-const char *rl_stage_name(rl_stage stage);
+const char *rl_stage_name(rl_stage stage); /* "delta_in": for people */
 
 typedef struct rl_experts rl_experts; /* experts.h */
 typedef struct rl_decoder rl_decoder; /* decode.h */
@@ -81,6 +64,7 @@ typedef struct rl_engine {
     uint32_t n_batch;
     uint32_t *ids;     /* [n_batch][K] the choice of the layer under way */
     float *logit_rows; /* [RL_HEAD_ROWS][n_vocab] */
+    rl_session *left;  /* whose last logits are still with the backend; NULL: nobody's */
 
     bool times_stages; /* a look at the clock after each stage: only where somebody wants to know */
     uint64_t stage_since, stage_ns[RL_STAGES]; /* host time; a device may still be at work */

@@ -5,6 +5,7 @@
  * experts.c's. A new architecture of the family changes a stage here, not the engine around it. */
 #include "engine/forward.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "engine/experts.h"
 
@@ -86,9 +87,19 @@ static rl_status moe(rl_engine *e, const rl_forward *f, uint32_t layer, rl_error
     return RL_OK;
 }
 
+/* The last stage where nobody waits for the logits but to take the largest. */
+static rl_status head_left(rl_engine *e, const rl_forward *f, rl_error *err)
+{
+    RL_ASSERT(f->batch.n == 1 && !f->hooks);
+    TRY(e->ops->head(e->be, 0, 1, NULL, err));
+    f->left->left = true;
+    return e->ops->routed->read_logits(e->be, NULL, &f->left->best, err);
+}
+
 static rl_status head(rl_engine *e, const rl_forward *f, rl_error *err)
 {
     uint32_t n_vocab = e->net.shape.n_vocab;
+    if (f->left && e->ops->routed && f->first_logits < f->batch.n) return head_left(e, f, err);
     for (uint32_t first = f->first_logits; first < f->batch.n; first += RL_HEAD_ROWS) {
         uint32_t rows = f->batch.n - first < RL_HEAD_ROWS ? f->batch.n - first : RL_HEAD_ROWS;
         TRY(e->ops->head(e->be, first, rows, e->logit_rows, err));

@@ -24,6 +24,12 @@ typedef struct rl_forward_hooks {
     const uint32_t *(*force)(void *context, uint32_t layer, uint32_t n_tokens);
 } rl_forward_hooks;
 
+/* Logits that may stay with the backend, where routed->read_logits() finds them. */
+typedef struct rl_forward_left {
+    bool left;     /* out: they did, and nobody was called with them */
+    uint32_t best; /* out, then: the index of the largest, the lower one on ties */
+} rl_forward_left;
+
 typedef struct rl_forward {
     rl_batch batch;
     /* Logits are wanted for the tokens first_logits .. n-1 of the batch; n: none. */
@@ -31,6 +37,7 @@ typedef struct rl_forward {
     /* Called with the logits [n_vocab] of token `index`, in order. false: RL_INTERRUPTED. */
     bool (*each)(void *context, uint32_t index, const float *logits);
     void *context;
+    rl_forward_left *left; /* NULL: logits are wanted here; batches of one token without hooks */
     const rl_forward_hooks *hooks; /* may be NULL */
     /* After every layer the engine's progress function hears how many of progress_total tokens are
      * read, and may stop the batch. progress_done: those before this batch. 0: it is not asked. */

@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "engine/decode.h"
+#include "engine/sampler.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -58,6 +59,7 @@ void rl_session_destroy(rl_session *s)
 {
     if (!s) return;
     pthread_mutex_lock(&s->engine->lock);
+    if (s->engine->left == s) s->engine->left = NULL;
     s->engine->ops->state_destroy(s->engine->be, s->state);
     pthread_mutex_unlock(&s->engine->lock);
     for (uint32_t i = 0; i < s->n_checkpoints; i++)
@@ -82,9 +84,41 @@ const uint32_t *rl_session_tokens(const rl_session *s)
     return s->tokens;
 }
 
-const float *rl_session_logits(const rl_session *s)
+rl_status rl_session_settle(rl_session *s, rl_error *err)
 {
-    return s->position ? s->logits : NULL;
+    rl_engine *e = s->engine;
+    if (e->left != s) return RL_OK;
+    uint32_t best;
+    rl_status status = e->ops->routed->read_logits(e->be, s->logits, &best, err);
+    if (!status) e->left = NULL;
+    return status;
+}
+
+/* Where the logits lie is not part of what a session is: reading them changes nothing to see. */
+const float *rl_session_logits(const rl_session *session)
+{
+    rl_session *s = (rl_session *)session;
+    if (!s->position) return NULL;
+    pthread_mutex_lock(&s->engine->lock);
+    rl_status status = rl_session_settle(s, NULL);
+    pthread_mutex_unlock(&s->engine->lock);
+    return status ? NULL : s->logits;
+}
+
+rl_status rl_session_sample(rl_session *s, rl_sampler *sampler, uint32_t *token, rl_error *err)
+{
+    RL_ASSERT(s && sampler && token);
+    if (!s->position) return rl_fail(err, RL_INVALID, "no token was fed that another could follow");
+    pthread_mutex_lock(&s->engine->lock);
+    bool known = s->engine->left == s && rl_sampler_is_plain_greedy(sampler);
+    rl_status status = known ? RL_OK : rl_session_settle(s, err);
+    pthread_mutex_unlock(&s->engine->lock);
+    if (status) return status;
+    if (known)
+        rl_sampler_accept(sampler, *token = s->best);
+    else
+        *token = rl_sampler_sample(sampler, s->logits);
+    return RL_OK;
 }
 
 /* ---- feeding --------------------------------------------------------------------------------- */
@@ -112,6 +146,7 @@ static rl_status feed_batch(rl_session *s, const uint32_t *tokens, uint32_t n, b
                             feed_sink *sink, const rl_forward_hooks *hooks, rl_error *err)
 {
     rl_engine *e = s->engine;
+    rl_forward_left left = { false, 0 };
     sink->last = n - 1;
     rl_forward forward = {
         .batch = { .observed = hooks != NULL,
@@ -124,6 +159,7 @@ static rl_status feed_batch(rl_session *s, const uint32_t *tokens, uint32_t n, b
                                      : n,
         .each = take_logits,
         .context = sink,
+        .left = n == 1 && !hooks && !sink->each ? &left : NULL,
         .hooks = hooks,
     };
     if (n > 1) { /* a batch of many tokens can take long */
@@ -135,6 +171,8 @@ static rl_status feed_batch(rl_session *s, const uint32_t *tokens, uint32_t n, b
                                         : rl_forward_run(e, &forward, err);
     if (status) return status;
     e->ops->state_commit(e->be, s->state);
+    e->left = left.left ? s : NULL; /* whoever's were there had them brought before */
+    s->best = left.best;
     memcpy(s->tokens + s->position, tokens, n * sizeof *tokens);
     s->position += n;
     uint64_t spent = rl_clock_ns() - start;
@@ -163,8 +201,11 @@ rl_status rl_session_feed_hooked(rl_session *s, const uint32_t *tokens, size_t n
             return rl_fail(err, RL_INVALID, "token %u is not in the vocabulary of %u tokens",
                            tokens[i], e->net.shape.n_vocab);
     feed_sink sink = { .session = s, .each = each, .context = context, .total = n };
-    rl_status status = RL_OK;
     pthread_mutex_lock(&e->lock);
+    /* One more token of the same session overwrites its own logits, and only when it succeeds. */
+    bool alone = n == 1 && !each && !hooks;
+    rl_status status =
+        e->left && !(alone && e->left == s) ? rl_session_settle(e->left, err) : RL_OK;
     while (!status && sink.base < n) {
         size_t left = n - sink.base;
         uint32_t now = left < e->n_batch ? (uint32_t)left : e->n_batch;
@@ -235,6 +276,7 @@ rl_status rl_session_reset(rl_session *s, rl_error *err)
 {
     pthread_mutex_lock(&s->engine->lock);
     rl_status status = s->engine->ops->state_reset(s->engine->be, s->state, err);
+    if (!status && s->engine->left == s) s->engine->left = NULL;
     pthread_mutex_unlock(&s->engine->lock);
     if (status) return status;
     for (uint32_t i = 0; i < s->n_checkpoints; i++)
@@ -258,7 +300,8 @@ rl_status rl_session_checkpoint(rl_session *s, rl_error *err)
     if (!c.recurrent || !c.logits) status = rl_fail(err, RL_NOMEM, "no memory for a checkpoint");
     if (!status) {
         pthread_mutex_lock(&e->lock);
-        status = rl_session_get_recurrent(s, c.recurrent, err);
+        status = rl_session_settle(s, err);
+        if (!status) status = rl_session_get_recurrent(s, c.recurrent, err);
         pthread_mutex_unlock(&e->lock);
     }
     if (status) {
@@ -286,6 +329,7 @@ rl_status rl_session_rewind(rl_session *s, uint32_t position, rl_error *err)
     const rl_checkpoint *c = &s->checkpoints[s->n_checkpoints - 1];
     pthread_mutex_lock(&e->lock);
     rl_status status = rl_session_set_recurrent(s, c->recurrent, err);
+    if (!status && e->left == s) e->left = NULL;
     pthread_mutex_unlock(&e->lock);
     if (status) return status;
     memcpy(s->logits, c->logits, e->net.shape.n_vocab * sizeof *s->logits);

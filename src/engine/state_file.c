@@ -154,7 +154,8 @@ rl_status rl_session_save(rl_session *s, const char *path, rl_error *err)
     }
     rl_error why = { "" };
     pthread_mutex_lock(&s->engine->lock);
-    status = write_body(s, out, scratch, total, &why);
+    status = rl_session_settle(s, &why);
+    if (!status) status = write_body(s, out, scratch, total, &why);
     pthread_mutex_unlock(&s->engine->lock);
     if (!status && (fflush(out) || fsync(fileno(out))))
         status = rl_fail(&why, RL_IO, "writing failed: %s", strerror(errno));

@@ -262,8 +262,71 @@ static void routed_one_submission_per_token(void **state)
     close_run(&r);
 }
 
-RL_TEST_MAIN(RL_TEST(routed, restart), RL_TEST(routed, resume), RL_TEST(routed, gated),
-             RL_TEST(routed, auto), RL_TEST(routed, misses_at_every_layer),
+/* Logits stay with the backend until somebody wants more than the largest, and are the right ones
+ * then, whatever came in between.
+ * Stands against: reading what another session, a failed token or a later one has left there. */
+static void check_logits_left(const char *way)
+{
+    static run read, left;
+    rl_error err = { "" };
+    golden_setup setup = setup_for(way);
+    open_run(&read, &setup);
+    open_run(&left, &setup);
+    decode_all(&read);
+    rl_session *other;
+    rl_sampler *greedy, *warm, *again;
+    assert_ok(rl_session_open(&other, left.engine, NULL, &err));
+    const rl_sampler_params plain = { 0 }, hot = { .temperature = 1, .seed = 3 };
+    assert_ok(rl_sampler_create(&greedy, &plain, 512, &err));
+    assert_ok(rl_sampler_create(&warm, &hot, 512, &err));
+    assert_ok(rl_sampler_create(&again, &hot, 512, &err));
+    for (uint32_t i = 0; i < TOKENS; i++) {
+        uint32_t token, never = 512, drawn;
+        assert_ok(rl_session_sample(left.session, greedy, &token, &err));
+        assert_int_equal(token, read.tokens[i]);
+        assert_ok(rl_session_feed(left.session, &token, 1, &err));
+        assert_ptr_equal(left.engine->left, left.session);
+        assert_int_equal(rl_session_feed(left.session, &never, 1, &err), RL_INVALID);
+        const uint32_t few[] = { 1, 2, 3 };
+        switch (i % 6) {
+        case 0: break; /* overwritten by the next token, read by nobody */
+        case 1: assert_ok(rl_session_feed(other, few, 1, &err)); break;
+        case 2: assert_ok(rl_session_feed(other, few, 3, &err)); break;
+        case 3: assert_ok(rl_session_checkpoint(left.session, &err)); break;
+        case 4:
+            assert_ok(rl_session_sample(left.session, warm, &drawn, &err));
+            assert_int_equal(drawn, rl_sampler_sample(again, read.logits[i]));
+            break;
+        case 5: break;
+        }
+        if (i % 6) assert_memory_equal(rl_session_logits(left.session), read.logits[i], 512 * 4);
+        if (i % 6) assert_ptr_not_equal(left.engine->left, left.session);
+    }
+    /* back to the last checkpoint, at the end of token TOKENS - TOKENS % 6 + 3 */
+    uint32_t at = (TOKENS - 4) / 6 * 6 + 3, token = 5;
+    assert_ok(rl_session_feed(left.session, &token, 1, &err));
+    assert_ok(rl_session_rewind(left.session, PROMPT + at + 1, &err));
+    assert_memory_equal(rl_session_logits(left.session), read.logits[at], 512 * 4);
+    assert_ok(rl_session_feed(left.session, &token, 1, &err));
+    rl_session_destroy(left.session); /* with its logits left */
+    assert_null(left.engine->left);
+    rl_session_destroy(other);
+    rl_engine_close(left.engine);
+    rl_sampler_destroy(greedy);
+    rl_sampler_destroy(warm);
+    rl_sampler_destroy(again);
+    close_run(&read);
+}
+
+static void routed_logits_left(void **state)
+{
+    (void)state;
+    check_logits_left("resume");
+    check_logits_left("0");
+}
+
+RL_TEST_MAIN(RL_TEST(routed, logits_left), RL_TEST(routed, restart), RL_TEST(routed, resume),
+             RL_TEST(routed, gated), RL_TEST(routed, auto), RL_TEST(routed, misses_at_every_layer),
              RL_TEST(routed, failed_load_sync), RL_TEST(routed, failed_load_restart),
              RL_TEST(routed, failed_load_resume), RL_TEST(routed, failed_load_gated),
              RL_TEST(routed, one_submission_per_token))

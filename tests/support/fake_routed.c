@@ -18,6 +18,15 @@ static struct {
     float *logits;
 } now;
 
+static rl_status fake_head(rl_backend *be, uint32_t first, uint32_t rows, float *logits,
+                           rl_error *err)
+{
+    if (logits) return rl_backend_oracle.head(be, first, rows, logits, err);
+    free(now.logits);
+    now.logits = calloc(((oracle *)be)->net->shape.n_vocab, sizeof *now.logits);
+    return rl_backend_oracle.head(be, first, rows, now.logits, err);
+}
+
 static rl_status to_route(rl_backend *be, uint32_t layer, rl_error *err)
 {
     const rl_backend_ops *o = &rl_backend_oracle;
@@ -49,7 +58,7 @@ static rl_status segment(rl_backend *be, uint32_t layer, rl_error *err)
     if (status) return status;
     if (layer + 1 < s->n_layer) return to_route(be, layer + 1, err);
     now.next = s->n_layer;
-    return o->head(be, 0, 1, now.logits, err);
+    return fake_head(be, 0, 1, NULL, err);
 }
 
 static bool resident(rl_backend *be, uint32_t layer)
@@ -76,8 +85,6 @@ static rl_status start(rl_backend *be, const rl_batch *batch, rl_error *err)
     now.batch = *batch;
     now.token = batch->tokens[0];
     now.batch.tokens = &now.token;
-    free(now.logits);
-    now.logits = calloc(o->net->shape.n_vocab, sizeof *now.logits);
     o->counters.submissions++;
     rl_status status = rl_backend_oracle.begin(be, &now.batch, err);
     if (!status) status = rl_backend_oracle.embed(be, err);
@@ -163,6 +170,7 @@ const rl_backend_ops *fake_routed_ops(void)
     ops = rl_backend_oracle;
     ops.name = "fake-routed";
     ops.open = fake_open;
+    ops.head = fake_head;
     ops.routed = &routed;
     return &ops;
 }
