@@ -1,6 +1,6 @@
 /* bench_vulkan.c - one kernel of the Vulkan backend at a time, with the GPU's own clock.
  *
- *     bench_vulkan [--device N|NAME] [--mib N] [--quick] [--only NAME] > kernels.csv
+ *     bench_vulkan [--device N|NAME] [--mib N] [--quick] [--variants] [--only NAME] > kernels.csv
  *
  * Each row is a chain of dependent dispatches over different data (together more than the caches
  * hold), so a dispatch's time includes its start and its barrier, as in a token. Columns:
@@ -15,9 +15,10 @@
 
 #include "backend/vulkan/vk_ops.h"
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "quant/quant.h"
 
-enum { REPEATS = 5, MAX_COPIES = 64 };
+enum { REPEATS = 5, MAX_COPIES = 64, WARM_NS = 600000000 };
 
 typedef struct bench {
     rl_vk_device *device;
@@ -31,6 +32,8 @@ typedef struct bench {
     uint64_t total_bytes; /* of data per chain */
     const char *only;
     double copy_gb_s;
+    bool variants; /* also with 1, 2, 4, 8 rows per team */
+    uint64_t warm_ns;
 } bench;
 
 static _Noreturn void die(const char *format, ...)
@@ -105,16 +108,23 @@ static void fill_random(bench *b, const rl_vk_span *spans, uint32_t n, uint64_t 
 
 typedef void (*recorder)(bench *b, void *ctx, uint32_t i);
 
-/* Median of REPEATS runs of a chain of n dispatches; microseconds per dispatch. */
+/* Median of REPEATS runs of a chain of n dispatches; microseconds per dispatch. The same chain runs
+ * before for a while: a GPU that has had little to do takes half a second of full work to reach its
+ * clock, and loses it again in a short pause. */
 static double time_chain(bench *b, recorder record, void *ctx, uint32_t n, bool barriers)
 {
     double times[REPEATS], ns[2];
-    for (int run = -1; run < REPEATS; run++) {
+    uint32_t lead = b->warm_ns ? 20 : 1;
+    uint64_t warm = 0;
+    for (int run = -1; run < REPEATS;) {
         MUST(rl_vk_cmd_begin(&b->cmd, true, &err));
         rl_vk_timer_reset(&b->timer, &b->cmd);
-        rl_vk_cmd_barrier(&b->cmd);
-        rl_vk_timer_mark(&b->timer, &b->cmd, 0);
-        for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t i = 0; i <= lead * n; i++) {
+            if (i == (lead - 1) * n) {
+                rl_vk_cmd_barrier_copies(&b->cmd);
+                rl_vk_timer_mark(&b->timer, &b->cmd, 0);
+            }
+            if (i == lead * n) break;
             record(b, ctx, i);
             if (barriers) rl_vk_cmd_barrier(&b->cmd);
         }
@@ -122,6 +132,8 @@ static double time_chain(bench *b, recorder record, void *ctx, uint32_t n, bool 
         submit(b);
         MUST(rl_vk_timer_read(&b->timer, 2, ns, &err));
         if (run >= 0) times[run] = ns[1] / 1e3 / n;
+        if (!warm) warm = rl_clock_ns() + b->warm_ns;
+        if (run >= 0 || rl_clock_ns() >= warm) run++;
     }
     for (int i = 1; i < REPEATS; i++)
         for (int j = i; j > 0 && times[j] < times[j - 1]; j--) {
@@ -242,6 +254,12 @@ static void bench_matvec(bench *b, uint32_t type, uint32_t rows, uint32_t cols, 
     us = time_chain(b, record_matvec, &c, c.n, false);
     snprintf(kernel, sizeof kernel, "%s_overlapped", label);
     report(b, kernel, name, shape, c.n, us, (double)bytes);
+    for (uint32_t team_rows = 1; b->variants && team_rows <= 8; team_rows *= 2) {
+        c.op.team_rows = team_rows;
+        us = time_chain(b, record_matvec, &c, c.n, true);
+        snprintf(kernel, sizeof kernel, "%s_rows%u", label, team_rows);
+        report(b, kernel, name, shape, c.n, us, (double)bytes);
+    }
 }
 
 /* ---- experts -------------------------------------------------------------------------------------------- */
@@ -565,6 +583,8 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--quick"))
             quick = true;
+        else if (!strcmp(argv[i], "--variants"))
+            b.variants = true;
         else if (!strcmp(argv[i], "--device") && i + 1 < argc)
             open.device = argv[++i];
         else if (!strcmp(argv[i], "--mib") && i + 1 < argc)
@@ -572,9 +592,11 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--only") && i + 1 < argc)
             b.only = argv[++i];
         else
-            die("usage: bench_vulkan [--device N|NAME] [--mib N] [--quick] [--only NAME]");
+            die("usage: bench_vulkan [--device N|NAME] [--mib N] [--quick] [--variants] [--only "
+                "NAME]");
     }
     if (quick) b.total_bytes = 4u << 20;
+    if (!quick) b.warm_ns = WARM_NS;
     MUST(rl_vk_device_open(&b.device, &open, &err));
     MUST(rl_vk_uploader_create(&b.uploader, b.device, 4, 8 << 20, &err));
     MUST(rl_vk_stream_create(&b.stream, b.device, &b.device->compute, &err));

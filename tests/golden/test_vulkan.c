@@ -35,7 +35,44 @@ static void trace(const char *file)
                            .backend = "vulkan" };
     golden_trace(&setup, 1e-4);
 }
+
+/* A greedy token with everything resident, counted where the calls to the driver are made.
+ * Stands against: a second submission for the logits, commands recorded anew, a state copied. */
+static void token_cost(void)
+{
+    rl_vk_device_close(rl_test_vulkan_open());
+    golden_setup setup = { .model = rl_test_fixture("models/tiny-s-Q8_0.gguf"),
+                           .backend = "vulkan" };
+    rl_engine *engine;
+    rl_session *session;
+    rl_sampler *greedy;
+    rl_error err = { "" };
+    golden_open(&setup, 64, &engine, &session);
+    assert_ok(
+        rl_sampler_create(&greedy, &(rl_sampler_params){ 0 }, engine->net.shape.n_vocab, &err));
+    uint32_t token = 3;
+    assert_ok(rl_session_feed(session, &token, 1, &err));
+    rl_backend_counters before, after;
+    engine->ops->get_counters(engine->be, &before);
+    for (int i = 0; i < 8; i++) {
+        assert_ok(rl_session_sample(session, greedy, &token, &err));
+        assert_ok(rl_session_feed(session, &token, 1, &err));
+    }
+    engine->ops->get_counters(engine->be, &after);
+    assert_int_equal(after.submissions - before.submissions, 8);
+    assert_int_equal(after.waits - before.waits, 8);
+    assert_int_equal(after.recordings - before.recordings, 0);
+    assert_int_equal(after.state_bytes_copied - before.state_bytes_copied, 0);
+    assert_int_equal(after.host_fallbacks, 0);
+    rl_sampler_destroy(greedy);
+    rl_session_destroy(session);
+    rl_engine_close(engine);
+}
 #else
+static void token_cost(void)
+{
+    rl_test_skip("built without the Vulkan backend");
+}
 static void float_gate(const char *file)
 {
     (void)file;
@@ -68,5 +105,11 @@ static void vulkan_tiny_s_q8_0(void **state)
     float_gate("tiny-s-Q8_0");
 }
 
+static void vulkan_one_submission_per_token(void **state)
+{
+    (void)state;
+    token_cost();
+}
+
 #define X(name, file, plain, kl) RL_TEST(vulkan, trace_##name), RL_TEST(vulkan, name##_long),
-RL_TEST_MAIN(MODEL_LIST(X) RL_TEST(vulkan, tiny_s_q8_0))
+RL_TEST_MAIN(RL_TEST(vulkan, one_submission_per_token), MODEL_LIST(X) RL_TEST(vulkan, tiny_s_q8_0))

@@ -388,7 +388,8 @@ static void check_attention(attn_case c)
     rl_vk_cmd_barrier(&gpu->cmd);
     assert_ok(rl_vk_op_attn_out(&gpu->ops, &gpu->cmd, c.n, d, &join, &err));
     rl_test_gpu_get(gpu, &g_y, y, (size_t)c.n * c.hq * d * 4);
-    assert_close("attention", y, want, (size_t)c.n * c.hq * d, 1e-5);
+    /* A key that lies between two halves may be rounded to either: f32 decides, not double. */
+    assert_close("attention", y, want, (size_t)c.n * c.hq * d, c.key_f16 ? 2e-4 : 1e-5);
 
     /* the appended rows: equal up to the last bit of the cache's type */
     float *after = malloc((size_t)total * row * sizeof *after);

@@ -318,6 +318,7 @@ static void list_buffers(const rl_shape *s, uint64_t n, uint32_t splits, rl_vk_b
     each(ctx, &buf->ahead_router, s->n_expert);
     each(ctx, &buf->ahead_ids, k);
     each(ctx, &buf->ahead_weights, k);
+    each(ctx, &buf->choices, s->n_layer * k);
 }
 
 static void count_words(void *ctx, rl_vk_span *span, uint64_t words)
@@ -386,6 +387,12 @@ static rl_status take_buffers(rl_vk_backend *vk, rl_error *err)
     return RL_OK;
 }
 
+static void vk_time_stages(rl_backend *be, uint64_t *ns)
+{
+    rl_vk_backend *vk = rl_vk_of(be);
+    if (vk->device->info.timestamp_ns > 0) vk->stage_ns = ns;
+}
+
 /* Shapes that the kernels cannot do are refused here, by name. */
 static rl_status check_shape(const rl_shape *s, rl_error *err)
 {
@@ -403,6 +410,7 @@ static rl_status check_shape(const rl_shape *s, rl_error *err)
         { "rotated values", s->n_rot, 2, MAX_HEAD },
         { "number of experts", s->n_expert, 1, MAX_EXPERTS },
         { "convolution taps", s->conv_taps, 1, 16 },
+        { "number of delta net heads", s->n_value_head, 1, RL_VK_MAX_HEADS },
     };
     for (size_t i = 0; i < RL_COUNT_OF(rules); i++)
         if (rules[i].value % rules[i].multiple || rules[i].value > rules[i].limit)
@@ -447,7 +455,8 @@ static rl_status vk_attach(rl_backend *be, const rl_net *net, uint32_t max_batch
         .attn_step = rl_vk_attn_step, .mix_out = rl_vk_mix_out, .moe_in = rl_vk_moe_in,            \
         .route = rl_vk_route, .route_ahead = rl_vk_route_ahead, .moe_shared = rl_vk_moe_shared,    \
         .moe_experts = rl_vk_moe_experts, .drain = rl_vk_drain, .moe_out = rl_vk_moe_out,          \
-        .head = rl_vk_head, .end = rl_vk_end, .read_tap = rl_vk_read_tap, .routed = routed_ops,    \
+        .head = rl_vk_head, .end = rl_vk_end, .read_tap = rl_vk_read_tap,                          \
+        .time_stages = vk_time_stages, .routed = routed_ops,                                       \
     }
 
 const rl_backend_ops rl_backend_vulkan = OPS(&rl_vk_routed_ops);

@@ -22,6 +22,13 @@ typedef struct rl_vk_block {
     uint64_t token, ids, rope; /* device addresses */
 } rl_vk_block;
 
+/* Marks of the GPU's clock in a state's whole token, and which stage ended at each. */
+typedef struct rl_vk_marks {
+    rl_vk_timer timer;
+    rl_stage *stages; /* NULL: there are none */
+    uint32_t n, room;
+} rl_vk_marks;
+
 /* One layer's part of a state. */
 typedef struct rl_vk_layer_state {
     rl_vk_span conv, delta;  /* recurrent: [2][..], both copies */
@@ -35,7 +42,9 @@ struct rl_state {
     uint32_t side; /* the current copy */
     rl_vk_block block;
     rl_vk_cmd *segments; /* [n_layer + 1]; recorded once */
+    rl_vk_cmd whole;     /* all of them, for tokens that are submitted from the start */
     bool recorded;
+    rl_vk_marks marks;     /* while somebody asks for times */
     uint64_t token_passes; /* dense matrices that one token walks over */
 };
 
@@ -62,6 +71,7 @@ typedef struct rl_vk_buffers {
     rl_vk_span argmax;       /* scratch          */
     rl_vk_span ahead_router; /* [E]: the next layer's router on this layer's x */
     rl_vk_span ahead_ids, ahead_weights;
+    rl_vk_span choices; /* [n_layer][K] of a token that is one command buffer */
 } rl_vk_buffers;
 
 /* What the host reads; mapped. */
@@ -111,13 +121,14 @@ typedef struct rl_vk_backend {
     VkCommandBuffer *handles; /* [n_layer + 1], scratch */
     rl_vk_batch *batches;
     uint32_t head_first, head_rows;
+    uint64_t *stage_ns; /* the GPU's time by stage is added there; NULL: nobody asks */
 
     /* the batch under way */
     rl_batch batch;
-    rl_vk_block *now; /* its parameters */
-    bool by_segments; /* one token: stages do nothing, route and head submit segments */
-    bool dirty;       /* cmd holds work that is not submitted */
-    bool gated;
+    rl_vk_block *now;     /* its parameters */
+    bool by_segments;     /* one token: stages do nothing, route and head submit segments */
+    bool dirty;           /* cmd holds work that is not submitted */
+    bool gated, resumed;  /* the token under way */
     uint64_t first_value; /* gated: stream clock before segment 0 */
     uint64_t last_value;  /* what the last submission signals */
     uint32_t waiting_at;  /* by_segments: layer whose experts the next segment computes */
@@ -158,6 +169,9 @@ typedef struct rl_vk_recording {
     rl_state *state;
     const rl_vk_block *block;
     uint32_t n;
+    uint64_t choices;   /* where routers publish, [n_layer][K]: segments only */
+    uint32_t despite;   /* a halt of this value does not stop dense products  */
+    rl_vk_marks *marks; /* NULL: no times are wanted                          */
 } rl_vk_recording;
 
 rl_status rl_vk_record_embed(const rl_vk_recording *r, rl_error *err);
@@ -166,9 +180,10 @@ rl_status rl_vk_record_delta_step(const rl_vk_recording *r, uint32_t layer, rl_e
 rl_status rl_vk_record_attn_in(const rl_vk_recording *r, uint32_t layer, rl_error *err);
 rl_status rl_vk_record_attn_step(const rl_vk_recording *r, uint32_t layer, rl_error *err);
 rl_status rl_vk_record_mix_out(const rl_vk_recording *r, uint32_t layer, rl_error *err);
-/* Router logits and the shared expert's scale. */
+/* Router logits; many tokens: the norm before. */
 rl_status rl_vk_record_moe_in(const rl_vk_recording *r, uint32_t layer, rl_error *err);
-/* The shared expert in two steps, so that they can run beside the router and the choice. */
+/* The shared expert in two steps, the first with its scale, so that they can run beside the choice
+ * and the other experts. */
 rl_status rl_vk_record_shared_up(const rl_vk_recording *r, uint32_t layer, rl_error *err);
 rl_status rl_vk_record_shared_down(const rl_vk_recording *r, uint32_t layer, rl_error *err);
 /* publish: device address where the host reads the ids; forced: address of ids, 0: none. */

@@ -306,6 +306,15 @@ static void memory_barrier(rl_vk_cmd *cmd, VkPipelineStageFlags from, VkPipeline
 
 void rl_vk_cmd_barrier(rl_vk_cmd *cmd)
 {
+    const VkPipelineStageFlags work = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT;
+    memory_barrier(cmd, work, work, VK_ACCESS_SHADER_WRITE_BIT,
+                   VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
+    cmd->pending = false;
+    cmd->stream->counters.barriers++;
+}
+
+void rl_vk_cmd_barrier_copies(rl_vk_cmd *cmd)
+{
     const VkPipelineStageFlags work =
         VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
     memory_barrier(cmd, work, work, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,

@@ -55,8 +55,10 @@ RL_MUST_CHECK rl_status rl_vk_cmd_end(rl_vk_cmd *cmd, rl_error *err);
 /* Records one dispatch of x * y * z workgroups; push may be NULL when push_bytes is 0. */
 void rl_vk_cmd_dispatch(rl_vk_cmd *cmd, const rl_vk_pipeline *pipeline, const void *push,
                         uint32_t push_bytes, uint32_t x, uint32_t y, uint32_t z);
-/* What is recorded after this sees what was written before it, by kernels, copies and the host. */
+/* Kernels recorded after this see what kernels before it wrote. */
 void rl_vk_cmd_barrier(rl_vk_cmd *cmd);
+/* The same for copies as well, on both sides: costs more. */
+void rl_vk_cmd_barrier_copies(rl_vk_cmd *cmd);
 /* The host sees, after its wait, what was written before this. */
 void rl_vk_cmd_barrier_to_host(rl_vk_cmd *cmd);
 void rl_vk_cmd_copy(rl_vk_cmd *cmd, const rl_vk_span *src, uint64_t src_offset,

@@ -16,7 +16,9 @@ rl_status rl_vk_ops_init(rl_vk_ops *ops, rl_vk_device *device, rl_vk_uploader *u
     ops->device = device;
     ops->subgroup = device->info.subgroup_size;
     ops->software = device->info.kind == RL_VK_SOFTWARE;
-    ops->lanes = ops->software ? 64 : 65536;
+    ops->lanes = ops->software ? 64 : 131072;
+    ops->workgroup = ops->software ? 64 : 256;
+    ops->groups = ops->software ? 1 : 128;
     ops->tile_tokens = ops->software ? 8 : 16;
     rl_status status = rl_vk_pipelines_create(&ops->pipelines, device, cache_file, err);
     if (!status)
@@ -109,22 +111,63 @@ static uint32_t team_lanes(const rl_vk_ops *ops, uint32_t cols)
     return min_u32(ops->subgroup, power_below(cols / 32));
 }
 
+/* Words that a kernel holds per chunk of 32 weights: RL_RAW of shaders/decode_TYPE.glsl. */
+static uint32_t raw_words(uint32_t type)
+{
+    switch (type) {
+    case RL_QUANT_F32: return 32;
+    case RL_QUANT_F16:
+    case RL_QUANT_BF16: return 16;
+    case RL_QUANT_Q6_K: return 13;
+    case RL_QUANT_Q5_K: return 12;
+    case RL_QUANT_Q3_K: return 11;
+    case RL_QUANT_Q8_0: return 9;
+    case RL_QUANT_Q4_K:
+    case RL_QUANT_IQ3_S: return 8;
+    default: return 6;
+    }
+}
+
+enum { MATVEC_TILE = 128, MATVEC_REGISTERS = 64 };
+
+/* How many rows a team of lanes takes: many, since they share the input, but not more than there are
+ * registers for the words on their way, and enough teams for every lane of the device. */
+static uint32_t team_rows(const rl_vk_ops *ops, const rl_vk_matvec *m, uint32_t team, bool pair)
+{
+    uint32_t tile = min_u32(m->push.cols / 32, MATVEC_TILE);
+    uint32_t held = divide_up(tile, team) * raw_words(m->type);
+    uint64_t lanes = (uint64_t)m->push.rows * m->n_ranks * m->n_tokens * team * (pair ? 2 : 1);
+    uint32_t rows = ops->software ? 8 : 4;
+    if (m->team_rows) return pair && m->team_rows < 2 ? 2 : m->team_rows;
+    while (rows > 1 &&
+           (lanes / rows < ops->lanes || (!ops->software && rows * held > MATVEC_REGISTERS)))
+        rows /= 2;
+    return pair && rows < 2 ? 2 : rows;
+}
+
 rl_status rl_vk_op_matvec(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matvec *m, rl_error *err)
 {
     RL_ASSERT(m->push.cols % 32 == 0 && m->push.rows && m->n_ranks && m->n_tokens);
+    RL_ASSERT(m->input != RL_INPUT_HEADS || m->push.cols / m->push.head <= RL_VK_MAX_HEADS);
     bool pair = m->matrix == RL_MATRIX_PAIR || m->matrix == RL_MATRIX_ROUTED_PAIR;
-    uint32_t local = 128, team = team_lanes(ops, m->push.cols);
-    /* More rows per team means fewer loads of x, as long as every lane of the device has work. */
-    uint64_t work = (uint64_t)m->push.rows * m->n_ranks * m->n_tokens * team * (pair ? 2 : 1);
-    uint32_t rows = work >= 4ull * ops->lanes ? 4 : work >= 2ull * ops->lanes || pair ? 2 : 1;
-    if (ops->software && rows == 4) rows = 8;
-    uint32_t outputs = pair ? rows / 2 : rows;
+    uint32_t chunks = m->push.cols / 32, team = team_lanes(ops, m->push.cols);
+    uint32_t rows = team_rows(ops, m, team, pair), outputs = pair ? rows / 2 : rows;
     rl_matvec_push push = m->push;
     push.tables = ops->tables.address;
     push.row_bytes = row_bytes(m->type, push.cols);
+    /* Larger workgroups share the prepared input better; smaller ones spread few rows wider. */
+    uint32_t local = ops->workgroup;
+    while (local > 64 && local > ops->subgroup &&
+           divide_up(push.rows, (uint64_t)outputs * (local / team)) * m->n_ranks * m->n_tokens <
+               ops->groups)
+        local /= 2;
     uint32_t groups = divide_up(push.rows, (uint64_t)outputs * (local / team));
-    return RECORD(RL_VK_MATVEC, m->type, &push, min_u32(groups, 65535), m->n_ranks, m->n_tokens,
-                  local, rows, team, m->input, m->matrix, m->add);
+    if (groups > 65535)
+        return rl_fail(err, RL_UNSUPPORTED, "a matrix of %u rows is too large for one dispatch",
+                       push.rows);
+    return RECORD(RL_VK_MATVEC, m->type, &push, groups, m->n_ranks, m->n_tokens, local, rows, team,
+                  m->input, m->matrix, m->add, chunks, min_u32(chunks, MATVEC_TILE),
+                  m->input == RL_INPUT_HEADS ? push.parts : 1);
 }
 
 rl_status rl_vk_op_matmul(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matmul *m, rl_error *err)
@@ -141,7 +184,7 @@ rl_status rl_vk_op_matmul(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matmul *m,
     if (few) bn = ops->tile_tokens;
     uint32_t local = bm / tm * (bn / tn), y = routed ? m->n_tiles : divide_up(push.n, bn);
     return RECORD(RL_VK_MATMUL, m->type, &push, divide_up(push.rows, bm), y, 1, local, bm, bn, tm,
-                  tn, m->input, routed, m->add);
+                  tn, m->input, routed, m->add, push.cols / 32);
 }
 
 /* The largest divisor of n that is <= limit. */
@@ -155,15 +198,15 @@ static uint32_t divisor_below(uint32_t n, uint32_t limit)
 
 uint32_t rl_vk_delta_cols(uint32_t delta_dim)
 {
-    return divisor_below(delta_dim, 32);
+    return divisor_below(delta_dim, 16);
 }
 
 rl_status rl_vk_op_delta_step(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t delta_dim,
                               const rl_delta_push *push, rl_error *err)
 {
-    uint32_t cols = rl_vk_delta_cols(delta_dim), parts = divisor_below(delta_dim, 4);
+    uint32_t cols = rl_vk_delta_cols(delta_dim), parts = divisor_below(delta_dim, 8);
     return RECORD(RL_VK_DELTA_STEP, RL_VK_NO_TYPE, push, delta_dim / cols, push->n_value_head, 1,
-                  cols * parts, delta_dim, cols, parts);
+                  cols * parts, delta_dim, cols, parts, push->taps);
 }
 
 rl_status rl_vk_op_attn_prep(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n,
@@ -177,7 +220,7 @@ rl_status rl_vk_op_attn_prep(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n,
 rl_status rl_vk_op_attn(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, bool fused,
                         const rl_vk_cache_types *types, const rl_attn_push *push, rl_error *err)
 {
-    uint32_t heads = divisor_below(push->n_head / push->n_head_kv, 8);
+    uint32_t heads = divisor_below(push->n_head / push->n_head_kv, ops->software ? 2 : 8);
     return RECORD(RL_VK_ATTN, RL_VK_NO_TYPE, push, push->splits, push->n_head / heads, n, 128,
                   types->head_dim, types->key_f16, types->value_f16, heads, fused);
 }
@@ -194,7 +237,8 @@ rl_status rl_vk_op_route(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, bool forced
 {
     RL_ASSERT(push->k >= 1 && push->k <= 32 && push->k <= push->n_expert);
     RL_ASSERT(push->n_expert <= 1024);
-    return RECORD(RL_VK_ROUTE, RL_VK_NO_TYPE, push, n, 1, 1, 64, forced);
+    return RECORD(RL_VK_ROUTE, RL_VK_NO_TYPE, push, n, 1, 1, 64, forced,
+                  divide_up(push->n_expert, 64));
 }
 
 rl_status rl_vk_op_experts_down(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type, uint32_t input,
@@ -211,7 +255,7 @@ rl_status rl_vk_op_experts_down(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type, u
     uint32_t local = divide_up((uint64_t)p.k * team, ops->subgroup) * ops->subgroup;
     local = min_u32(local, 256 / ops->subgroup * ops->subgroup);
     return RECORD(RL_VK_EXPERTS_DOWN, type, &p, divide_up(p.rows, rows), 1, 1, local, rows, team,
-                  input);
+                  input, p.cols / 32);
 }
 
 rl_status rl_vk_op_moe_sum(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, const rl_moe_sum_push *push,

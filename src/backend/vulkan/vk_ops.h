@@ -18,6 +18,8 @@ typedef struct rl_vk_ops {
     rl_vk_span tables;
     bool software;
     uint32_t subgroup;    /* lanes, as the device reports */
+    uint32_t workgroup;   /* largest of matvec */
+    uint32_t groups;      /* workgroups that a dispatch should have at least */
     uint32_t tile_tokens; /* most tokens of one rl_vk_tile */
     uint32_t lanes; /* how many the device needs busy at a time: row teams get smaller below */
 } rl_vk_ops;
@@ -40,12 +42,13 @@ RL_MUST_CHECK rl_status rl_vk_op_norm(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n
 
 /* y = W x, token by token. */
 typedef struct rl_vk_matvec {
-    uint32_t type;     /* of W                          */
-    uint32_t input;    /* RL_INPUT_...                  */
-    uint32_t matrix;   /* RL_MATRIX_...                 */
-    bool add;          /* y = ... + push.add            */
-    uint32_t n_ranks;  /* grid y: 1 when not routed     */
-    uint32_t n_tokens; /* grid z                        */
+    uint32_t type;      /* of W                          */
+    uint32_t input;     /* RL_INPUT_...                  */
+    uint32_t matrix;    /* RL_MATRIX_...                 */
+    bool add;           /* y = ... + push.add            */
+    uint32_t n_ranks;   /* grid y: 1 when not routed     */
+    uint32_t n_tokens;  /* grid z                        */
+    uint32_t team_rows; /* rows per team of lanes; 0: as many as the device can fill */
     rl_matvec_push push;
 } rl_vk_matvec;
 RL_MUST_CHECK rl_status rl_vk_op_matvec(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matvec *m,

@@ -13,6 +13,7 @@
 
 #define CACHE_LIMIT_BYTES (64u << 20)
 #define SOFTWARE          15 /* RL_SOFTWARE of common.glsl */
+#define LOCAL             14 /* RL_LOCAL, constant 0 once more */
 
 /* What stands before the driver's data in the cache file. */
 typedef struct cache_header {
@@ -226,13 +227,15 @@ static rl_status pipeline_make(rl_vk_pipelines *p, const rl_vk_blob *blob, rl_vk
     VkShaderModule module = VK_NULL_HANDLE;
     rl_status status = module_get(p, blob, &module, err);
     if (status) return status;
-    VkSpecializationMapEntry entries[RL_VK_MAX_CONSTANTS + 1];
-    uint32_t values[RL_VK_MAX_CONSTANTS + 1], n = made->n_constants;
+    VkSpecializationMapEntry entries[RL_VK_MAX_CONSTANTS + 2];
+    uint32_t values[RL_VK_MAX_CONSTANTS + 2], n = made->n_constants;
     for (uint32_t i = 0; i < n; i++)
         entries[i] = (VkSpecializationMapEntry){ .constantID = i, .offset = 4 * i, .size = 4 };
     memcpy(values, made->constants, 4 * n);
     entries[n] = (VkSpecializationMapEntry){ .constantID = SOFTWARE, .offset = 4 * n, .size = 4 };
     values[n++] = device->info.kind == RL_VK_SOFTWARE;
+    entries[n] = (VkSpecializationMapEntry){ .constantID = LOCAL, .offset = 4 * n, .size = 4 };
+    values[n++] = made->constants[0];
     VkSpecializationInfo constants = {
         .mapEntryCount = n,
         .pMapEntries = entries,

@@ -14,7 +14,7 @@
 #include "backend/vulkan/shader_table.h"
 #include "backend/vulkan/vk_device.h"
 
-#define RL_VK_MAX_CONSTANTS 12 /* numbered from 0; common.glsl has one more of its own */
+#define RL_VK_MAX_CONSTANTS 12 /* numbered from 0; common.glsl has two more of its own */
 
 typedef struct rl_vk_pipeline {
     VkPipeline handle;

@@ -67,7 +67,8 @@ static rl_status record_product(const rl_vk_recording *r, const product *p, rl_e
                                  .parts = p->parts,
                                  .x_token = p->w->cols,
                                  .y_token = p->w->rows,
-                                 .eps = eps } };
+                                 .eps = eps,
+                                 .despite = r->despite } };
     vk->counters.dense_passes += r->n * (p->pair ? 2 : 1);
     return rl_vk_op_matvec(&vk->ops, r->cmd, &m, err);
 }
@@ -240,8 +241,7 @@ rl_status rl_vk_record_moe_in(const rl_vk_recording *r, uint32_t layer, rl_error
     const rl_layer *l = &vk->net->layers[layer];
     product input;
     TRY(record_norm(r, &l->moe_norm, &input, err));
-    TRY(record_to(r, input, &l->router, &vk->buf.router, err));
-    return record_to(r, input, &l->shared_scale, &vk->buf.scale, err);
+    return record_to(r, input, &l->router, &vk->buf.router, err);
 }
 
 rl_status rl_vk_record_ahead_in(const rl_vk_recording *r, uint32_t next, rl_error *err)
@@ -267,6 +267,7 @@ rl_status rl_vk_record_shared_up(const rl_vk_recording *r, uint32_t layer, rl_er
     if (r->n == 1)
         input =
             (product){ .input = RL_INPUT_NORM, .x = vk->buf.x.address, .aux = l->moe_norm.address };
+    TRY(record_to(r, input, &l->shared_scale, &vk->buf.scale, err));
     if (is_pair(l->shared_gate.type, l->shared_up.type, r->n)) {
         input.pair = &l->shared_up;
         return record_to(r, input, &l->shared_gate, &vk->buf.shared_gate, err);

@@ -18,6 +18,48 @@
         if (try_status) return try_status;                                                         \
     } while (0)
 
+/* ---- times ------------------------------------------------------------------------------------------------ */
+
+enum { MARKS_PER_LAYER = 8 };
+
+/* Everything since the last mark was `stage`. */
+static void mark(const rl_vk_recording *r, rl_stage stage)
+{
+    rl_vk_marks *m = r->marks;
+    if (!m) return;
+    RL_ASSERT(m->n < m->room);
+    m->stages[m->n] = stage;
+    rl_vk_timer_mark(&m->timer, r->cmd, m->n++);
+}
+
+static rl_status marks_init(rl_vk_backend *vk, rl_vk_marks *m, rl_error *err)
+{
+    m->n = 0;
+    if (m->stages) return RL_OK;
+    m->room = MARKS_PER_LAYER * (vk->net->shape.n_layer + 2);
+    m->stages = calloc(m->room, sizeof *m->stages);
+    if (!m->stages) return rl_fail(err, RL_NOMEM, "no memory for %u marks of time", m->room);
+    return rl_vk_timer_init(&m->timer, vk->device, m->room, err);
+}
+
+static void marks_fini(rl_vk_marks *m)
+{
+    if (m->stages) rl_vk_timer_fini(&m->timer);
+    free(m->stages);
+    *m = (rl_vk_marks){ 0 };
+}
+
+static rl_status marks_read(rl_vk_backend *vk, rl_vk_marks *m, rl_error *err)
+{
+    double *ns = calloc(m->n, sizeof *ns);
+    if (!ns) return rl_fail(err, RL_NOMEM, "no memory for %u marks of time", m->n);
+    rl_status status = rl_vk_timer_read(&m->timer, m->n, ns, err);
+    for (uint32_t i = 1; i < m->n && !status; i++)
+        vk->stage_ns[m->stages[i]] += (uint64_t)(ns[i] - ns[i - 1]);
+    free(ns);
+    return status;
+}
+
 /* ---- recording ---------------------------------------------------------------------------------------- */
 
 /* The second half of the shared expert waits until here: beside the choice, it might see the halt
@@ -27,53 +69,62 @@ static rl_status record_experts(const rl_vk_recording *r, uint32_t layer, rl_err
     TRY(rl_vk_record_experts_up(r, layer, UINT32_MAX, err));
     TRY(rl_vk_record_shared_down(r, layer, err));
     rl_vk_cmd_barrier(r->cmd);
+    mark(r, RL_STAGE_EXPERTS);
     TRY(rl_vk_record_experts_out(r, layer, err));
     rl_vk_cmd_barrier(r->cmd);
+    mark(r, RL_STAGE_MOE_OUT);
     return RL_OK;
 }
 
 static rl_status record_mixer(const rl_vk_recording *r, uint32_t layer, rl_error *err)
 {
-    if (r->vk->net->layers[layer].recurrent) {
+    bool recurrent = r->vk->net->layers[layer].recurrent;
+    if (recurrent)
         TRY(rl_vk_record_delta_in(r, layer, err));
-        rl_vk_cmd_barrier(r->cmd);
-        TRY(rl_vk_record_delta_step(r, layer, err));
-    } else {
+    else
         TRY(rl_vk_record_attn_in(r, layer, err));
-        rl_vk_cmd_barrier(r->cmd);
-        TRY(rl_vk_record_attn_step(r, layer, err));
-    }
     rl_vk_cmd_barrier(r->cmd);
+    mark(r, recurrent ? RL_STAGE_DELTA_IN : RL_STAGE_ATTN_IN);
+    if (recurrent)
+        TRY(rl_vk_record_delta_step(r, layer, err));
+    else
+        TRY(rl_vk_record_attn_step(r, layer, err));
+    rl_vk_cmd_barrier(r->cmd);
+    mark(r, recurrent ? RL_STAGE_DELTA_STEP : RL_STAGE_ATTN_STEP);
     TRY(rl_vk_record_mix_out(r, layer, err));
     rl_vk_cmd_barrier(r->cmd);
+    mark(r, RL_STAGE_MIX_OUT);
     return RL_OK;
 }
 
-/* Router, with the first half of the shared expert and the look ahead beside it. */
+/* Router and choice. The choice keeps one workgroup busy, so the first half of the shared expert runs
+ * beside it: also when the choice halts the token just there, since it goes on behind that. */
 static rl_status record_router(const rl_vk_recording *r, uint32_t layer, rl_error *err)
 {
-    rl_vk_backend *vk = r->vk;
-    const rl_shape *s = &vk->net->shape;
-    bool ahead = vk->look_ahead && layer + 1 < s->n_layer;
+    const rl_shape *s = &r->vk->net->shape;
+    bool ahead = r->vk->look_ahead && layer + 1 < s->n_layer;
+    rl_vk_recording beside = *r;
+    beside.despite = layer + 1;
     TRY(rl_vk_record_moe_in(r, layer, err));
-    TRY(rl_vk_record_shared_up(r, layer, err));
     if (ahead) TRY(rl_vk_record_ahead_in(r, layer + 1, err));
     rl_vk_cmd_barrier(r->cmd);
-    TRY(rl_vk_record_route(r, layer, vk->out.choices.address + 4ull * layer * s->n_expert_used, 0,
-                           err));
+    mark(r, RL_STAGE_MOE_IN);
+    TRY(rl_vk_record_route(r, layer, r->choices + 4ull * layer * s->n_expert_used, 0, err));
+    TRY(rl_vk_record_shared_up(&beside, layer, err));
     if (ahead) TRY(rl_vk_record_ahead_route(r, layer + 1, err));
     return RL_OK;
 }
 
-static rl_status record_segment(rl_vk_recording *r, uint32_t i, rl_error *err)
+static rl_status record_segment(const rl_vk_recording *r, uint32_t i, rl_error *err)
 {
     uint32_t n_layer = r->vk->net->shape.n_layer;
-    rl_vk_cmd_barrier(r->cmd);
-    if (i == 0)
+    if (i == 0) {
         TRY(rl_vk_record_embed(r, err));
-    else
+        rl_vk_cmd_barrier(r->cmd);
+        mark(r, RL_STAGE_EMBED);
+    } else {
         TRY(record_experts(r, i - 1, err));
-    if (i == 0) rl_vk_cmd_barrier(r->cmd);
+    }
     if (i < n_layer) {
         TRY(record_mixer(r, i, err));
         TRY(record_router(r, i, err));
@@ -81,30 +132,76 @@ static rl_status record_segment(rl_vk_recording *r, uint32_t i, rl_error *err)
         TRY(rl_vk_record_head(r, 0, 1, err));
         rl_vk_cmd_barrier(r->cmd);
         TRY(rl_vk_record_best(r, err));
+        mark(r, RL_STAGE_HEAD);
     }
+    return RL_OK;
+}
+
+/* One segment by itself, at whose end the host may look. */
+static rl_status record_part(const rl_vk_recording *r, uint32_t i, rl_error *err)
+{
+    rl_vk_cmd_barrier_copies(r->cmd);
+    TRY(record_segment(r, i, err));
     rl_vk_cmd_barrier_to_host(r->cmd);
     return RL_OK;
+}
+
+/* All segments in a row. What the routers choose crosses the bus once, at the end: a kernel that
+ * writes to the host's memory holds up the next one until that write has arrived. */
+static rl_status record_whole(const rl_vk_recording *r, uint32_t n, rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    if (r->marks) rl_vk_timer_reset(&r->marks->timer, r->cmd);
+    rl_vk_cmd_barrier_copies(r->cmd);
+    mark(r, RL_STAGE_EMBED); /* the beginning */
+    for (uint32_t i = 0; i < n; i++) {
+        TRY(record_segment(r, i, err));
+        if (i + 1 == n) break;
+        rl_vk_cmd_barrier(r->cmd);
+        mark(r, RL_STAGE_ROUTE);
+    }
+    rl_vk_cmd_barrier_copies(r->cmd);
+    rl_vk_cmd_copy(r->cmd, &vk->buf.choices, 0, &vk->out.choices, 0, vk->out.choices.bytes);
+    rl_vk_cmd_barrier_to_host(r->cmd);
+    return RL_OK;
+}
+
+static rl_status
+record_into(rl_vk_cmd *cmd, const char *name, rl_vk_recording r, uint32_t i,
+            rl_status (*record)(const rl_vk_recording *r, uint32_t i, rl_error *err), rl_error *err)
+{
+    r.cmd = cmd;
+    if (!cmd->handle) TRY(rl_vk_cmd_init(cmd, r.vk->stream, name, err));
+    TRY(rl_vk_cmd_begin(cmd, false, err));
+    rl_status status = record(&r, i, err);
+    rl_status end = rl_vk_cmd_end(cmd, status ? NULL : err);
+    return status ? status : end;
 }
 
 rl_status rl_vk_segments_record(rl_vk_backend *vk, rl_state *state, rl_error *err)
 {
     uint32_t n = vk->net->shape.n_layer + 1;
-    if (state->recorded) return RL_OK;
+    bool marked = state->marks.n > 0, wanted = vk->stage_ns != NULL;
+    if (state->recorded && marked == wanted) return RL_OK;
     uint64_t passes = vk->counters.dense_passes;
     if (!state->segments) state->segments = calloc(n, sizeof *state->segments);
     if (!state->segments) return rl_fail(err, RL_NOMEM, "no memory for a token's command buffers");
-    for (uint32_t i = 0; i < n; i++) {
-        rl_vk_cmd *cmd = &state->segments[i];
-        rl_vk_recording r = {
-            .vk = vk, .cmd = cmd, .state = state, .block = &state->block, .n = 1
-        };
-        if (!cmd->handle) TRY(rl_vk_cmd_init(cmd, vk->stream, "segment", err));
-        TRY(rl_vk_cmd_begin(cmd, false, err));
-        rl_status status = record_segment(&r, i, err);
-        rl_status end = rl_vk_cmd_end(cmd, status ? NULL : err);
-        if (status || end) return status ? status : end;
+    rl_vk_recording r = { .vk = vk, .state = state, .block = &state->block, .n = 1 };
+    r.choices = vk->out.choices.address;
+    if (!state->recorded) {
+        for (uint32_t i = 0; i < n; i++)
+            TRY(record_into(&state->segments[i], "segment", r, i, record_part, err));
+        state->token_passes = vk->counters.dense_passes - passes;
     }
-    state->token_passes = vk->counters.dense_passes - passes;
+    state->recorded = false;
+    if (wanted) {
+        TRY(marks_init(vk, &state->marks, err));
+        r.marks = &state->marks;
+    } else {
+        marks_fini(&state->marks);
+    }
+    r.choices = vk->buf.choices.address;
+    TRY(record_into(&state->whole, "token", r, n, record_whole, err));
     vk->counters.dense_passes = passes;
     state->recorded = true;
     return RL_OK;
@@ -115,6 +212,8 @@ void rl_vk_segments_free(rl_vk_backend *vk, rl_state *state)
     if (!state->segments) return;
     for (uint32_t i = 0; i <= vk->net->shape.n_layer; i++)
         rl_vk_cmd_fini(&state->segments[i]);
+    rl_vk_cmd_fini(&state->whole);
+    marks_fini(&state->marks);
     free(state->segments);
     state->segments = NULL;
     state->recorded = false;
@@ -140,29 +239,26 @@ static rl_status begin_token(rl_vk_backend *vk, const rl_batch *batch, bool chec
     return RL_OK;
 }
 
-/* Segments first .. n_layer in one submission. */
-static rl_status submit_from(rl_vk_backend *vk, uint32_t first, rl_error *err)
-{
-    rl_state *state = vk->batch.state;
-    uint32_t n = vk->net->shape.n_layer + 1 - first;
-    for (uint32_t i = 0; i < n; i++)
-        vk->handles[i] = state->segments[first + i].handle;
-    vk->gated = false;
-    return rl_vk_submit(vk, vk->handles, n, err);
-}
-
 static rl_status routed_submit(rl_backend *be, const rl_batch *batch, rl_error *err)
 {
     rl_vk_backend *vk = rl_vk_of(be);
     TRY(begin_token(vk, batch, true, err));
-    return submit_from(vk, 0, err);
+    vk->gated = vk->resumed = false;
+    return rl_vk_submit(vk, &batch->state->whole.handle, 1, err);
 }
 
+/* The segments behind the router of `layer` in one submission. */
 static rl_status routed_resume(rl_backend *be, uint32_t layer, rl_error *err)
 {
     rl_vk_backend *vk = rl_vk_of(be);
-    host_token(vk->batch.state)->halt = 0;
-    return submit_from(vk, layer + 1, err);
+    rl_state *state = vk->batch.state;
+    uint32_t first = layer + 1, n = vk->net->shape.n_layer + 1 - first;
+    host_token(state)->halt = 0;
+    for (uint32_t i = 0; i < n; i++)
+        vk->handles[i] = state->segments[first + i].handle;
+    vk->gated = false;
+    vk->resumed = true;
+    return rl_vk_submit(vk, vk->handles, n, err);
 }
 
 static rl_status signal_gate(rl_vk_backend *vk, uint64_t value, rl_error *err)
@@ -194,7 +290,8 @@ static rl_status routed_wait(rl_backend *be, rl_routed_outcome *out, rl_error *e
     if (!halt) {
         out->complete = true;
         vk->counters.expert_passes += (uint64_t)s->n_layer * s->n_expert_used;
-        return RL_OK;
+        bool timed = vk->stage_ns && !vk->resumed && !vk->gated;
+        return timed ? marks_read(vk, &vk->batch.state->marks, err) : RL_OK;
     }
     out->layer = halt - 1;
     RL_ASSERT(out->layer < s->n_layer);

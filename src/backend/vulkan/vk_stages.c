@@ -38,7 +38,7 @@ rl_vk_cmd *rl_vk_stage_cmd(rl_vk_backend *vk, rl_error *err)
         if (rl_vk_cmd_begin(&vk->cmd, true, err)) return NULL;
         vk->dirty = true;
     }
-    rl_vk_cmd_barrier(&vk->cmd);
+    rl_vk_cmd_barrier_copies(&vk->cmd);
     return &vk->cmd;
 }
 
@@ -61,7 +61,7 @@ rl_status rl_vk_read(rl_vk_backend *vk, const rl_vk_span *span, uint64_t offset,
     while (bytes) { /* through the logits' place, the largest that the host reads */
         uint64_t n = bytes < vk->out.logits.bytes ? bytes : vk->out.logits.bytes;
         TRY(rl_vk_cmd_begin(&vk->copy, true, err));
-        rl_vk_cmd_barrier(&vk->copy);
+        rl_vk_cmd_barrier_copies(&vk->copy);
         rl_vk_cmd_copy(&vk->copy, span, offset, &vk->out.logits, 0, n);
         rl_vk_cmd_barrier_to_host(&vk->copy);
         TRY(rl_vk_cmd_end(&vk->copy, err));
@@ -256,10 +256,15 @@ rl_status rl_vk_head(rl_backend *be, uint32_t first, uint32_t rows, float *logit
     if (!r.cmd) {
         VkCommandBuffer last = r.state->segments[vk->net->shape.n_layer].handle;
         TRY(rl_vk_submit(vk, &last, 1, err));
-        return rl_vk_read(vk, &vk->buf.logits, 0, logits, bytes, err);
+        if (logits) return rl_vk_read(vk, &vk->buf.logits, 0, logits, bytes, err);
+        return rl_vk_wait(vk, err);
     }
     TRY(rl_vk_record_head(&r, first, rows, err));
-    rl_vk_cmd_barrier(r.cmd);
+    rl_vk_cmd_barrier_copies(r.cmd);
+    if (!logits) {
+        TRY(rl_vk_record_best(&r, err));
+        return rl_vk_stage_flush(vk, err);
+    }
     rl_vk_cmd_copy(r.cmd, &vk->buf.logits, 0, &vk->out.logits, 0, bytes);
     TRY(rl_vk_stage_flush(vk, err));
     memcpy(logits, vk->out.logits.host, bytes);

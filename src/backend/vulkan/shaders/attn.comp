@@ -14,7 +14,6 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
-#include "group.glsl"
 #include "attn.glsl"
 
 layout(constant_id = 4) const uint HEADS = 8;
@@ -29,47 +28,81 @@ const uint PAIRS = D / 2;                                // of values, in the we
 const uint LANES = PAIRS < LOCAL ? PAIRS : LOCAL;        // that take one position
 const uint STEPS = (PAIRS + LANES - 1) / LANES;          // pairs per lane
 const uint TEAMS = LOCAL / LANES;                        // positions at a time
+const uint AHEAD = 8;                                    // loads on their way
+const uint ROWS = FUSED != 0 ? HEADS + 1 : HEADS;        // heads to prepare: the last is the key
+const uint SHARE = (ROWS * D + LOCAL - 1) / LOCAL;       // their values per invocation
+const uint SPAN = D / 16;                                // invocations per head that sum squares
+const uint VECTORS = D / SLICES / 4;                     // of a slice
+const uint PASS = VECTORS % 4 == 0 ? 4 : 1;              // of them, multiplied by one copy of the code
 
-shared vec4 query[HEADS * D / 4];
-shared float key_now[D], value_now[D];
-shared float scratch[LOCAL * (HEADS > 1 ? HEADS : 2)]; // scores per slice; at the end sums per team
+shared float query[(HEADS + 1) * D]; // the queries, and behind them the key of this token
+shared float value_now[D];
+shared float scratch[LOCAL * (HEADS > 1 ? HEADS : 2)]; // partial sums of several kinds
 shared float score[TILE * HEADS];
 shared float top[HEADS], shrink[HEADS];
 
-// The token's own query, key and value: norm, rotation, rounding.
+// Brings the raw heads in, norms and rotates them, and scales the queries by 1 / sqrt(D).
 void prepare(uint t, uint first_head, uint kv_head)
 {
     uint id = gl_LocalInvocationIndex;
-    rl_floats angles = rl_floats(p.rope + 4ul * uint64_t(t * p.n_rot));
-    float factor = inversesqrt(float(D));
-    for (uint h = 0u; h < HEADS; h++) {
-        rl_floats q = rl_floats(p.q + 8ul * uint64_t((t * p.n_head + first_head + h) * D));
-        float scale = 1.0;
-        if (FUSED != 0u) {
-            float squares = 0.0;
-            for (uint i = id; i < D; i += LOCAL)
-                squares = fma(q.v[i], q.v[i], squares);
-            scale = inversesqrt(rl_group_sum(squares) / float(D) + p.eps);
-        }
-        for (uint i = id; i < D; i += LOCAL) {
-            float x = FUSED != 0u
-                          ? rl_rotated(q, rl_floats(p.q_norm), scale, angles, p.n_rot, i)
-                          : q.v[i];
-            query[(h * D + i) / 4u][i & 3u] = x * factor;
-        }
+    rl_floats q = rl_floats(p.q + 8ul * uint64_t((t * p.n_head + first_head) * D));
+    rl_floats k = rl_floats(p.k + 4ul * uint64_t((t * p.n_head_kv + kv_head) * D));
+    rl_floats v = rl_floats(p.v + 4ul * uint64_t((t * p.n_head_kv + kv_head) * D));
+    float x[SHARE];
+    [[unroll]] for (uint n = 0u; n < SHARE; n++) {
+        uint i = min(id + n * LOCAL, ROWS * D - 1u), h = i / D;
+        x[n] = h < HEADS ? q.v[h * 2u * D + i % D] : k.v[i % D];
     }
-    if (FUSED != 0u) {
-        rl_floats k = rl_floats(p.k + 4ul * uint64_t((t * p.n_head_kv + kv_head) * D));
-        rl_floats v = rl_floats(p.v + 4ul * uint64_t((t * p.n_head_kv + kv_head) * D));
-        float squares = 0.0;
+    if (FUSED != 0u)
         for (uint i = id; i < D; i += LOCAL)
-            squares = fma(k.v[i], k.v[i], squares);
-        float scale = inversesqrt(rl_group_sum(squares) / float(D) + p.eps);
-        for (uint i = id; i < D; i += LOCAL) {
-            float x = rl_rotated(k, rl_floats(p.k_norm), scale, angles, p.n_rot, i);
-            key_now[i] = rl_cache_round(vec2(x, 0.0), KEY_F16).x;
-            value_now[i] = rl_cache_round(vec2(v.v[i], 0.0), VALUE_F16).x;
+            value_now[i] = rl_cache_round(v.v[i], VALUE_F16);
+    [[unroll]] for (uint n = 0u; n < SHARE; n++) {
+        uint i = id + n * LOCAL;
+        if (i < ROWS * D) query[i] = x[n];
+    }
+    barrier();
+    if (FUSED == 0u) { // prepared before
+        for (uint i = id; i < HEADS * D; i += LOCAL)
+            query[i] *= inversesqrt(float(D));
+        barrier();
+        return;
+    }
+    // sums of squares: 16 values at a time, then the parts of a head
+    for (uint i = id; i < ROWS * SPAN; i += LOCAL) {
+        float s = 0.0;
+        [[unroll]] for (uint j = 0u; j < 16u; j++) {
+            float a = query[(i / SPAN) * D + (i % SPAN) + j * SPAN];
+            s = fma(a, a, s);
         }
+        scratch[i] = s;
+    }
+    barrier();
+    for (uint i = id; i < ROWS; i += LOCAL) {
+        float s = 0.0;
+        for (uint j = 0u; j < SPAN; j++)
+            s += scratch[i * SPAN + j];
+        score[i] = inversesqrt(s / float(D) + p.eps);
+    }
+    barrier();
+    // A pair is turned together, or only scaled; each has one owner, so all happens in place. Loops, not
+    // straight code: this runs once per token, and reading code takes longer than running it.
+    rl_floats angles = rl_floats(p.rope + 4ul * uint64_t(t * p.n_rot));
+    uint half_ = p.n_rot / 2u, rest = (D - p.n_rot) / 2u;
+    [[dont_unroll]] for (uint n = id; n < ROWS * (D / 2u); n += LOCAL) {
+        uint h = n / (D / 2u), j = n % (D / 2u);
+        bool turns = j < half_;
+        uint first = turns ? j : half_ + j, second = first + (turns ? half_ : rest);
+        rl_floats weight = rl_floats(h < HEADS ? p.q_norm : p.k_norm);
+        float a = query[h * D + first] * score[h] * weight.v[first];
+        float b = query[h * D + second] * score[h] * weight.v[second];
+        if (turns) {
+            float c = angles.v[2u * j], s = angles.v[2u * j + 1u], x = a;
+            a = x * c - b * s;
+            b = b * c + x * s;
+        }
+        float scale = inversesqrt(float(D));
+        query[h * D + first] = h < HEADS ? a * scale : rl_cache_round(a, KEY_F16);
+        query[h * D + second] = h < HEADS ? b * scale : rl_cache_round(b, KEY_F16);
     }
     barrier();
 }
@@ -93,7 +126,7 @@ void main()
     if (own && first_head % (p.n_head / p.n_head_kv) == 0u) {
         for (uint i = 2u * id; i < D; i += 2u * LOCAL) {
             uint64_t at = uint64_t(position) * row + kv_head * D + i;
-            rl_cache_store2(p.keys, at, vec2(key_now[i], key_now[i + 1u]), KEY_F16);
+            rl_cache_store2(p.keys, at, vec2(query[HEADS * D + i], query[HEADS * D + i + 1u]), KEY_F16);
             rl_cache_store2(p.values, at, vec2(value_now[i], value_now[i + 1u]), VALUE_F16);
         }
     }
@@ -107,21 +140,27 @@ void main()
     for (uint tile = begin; tile < end; tile += TILE) {
         // scores: an invocation takes one position and a slice of the values, for all heads
         {
-            uint at = tile + id % TILE, slice = id / TILE;
+            uint at = min(tile + id % TILE, end - 1u), slice = id / TILE;
+            uint64_t from = uint64_t(at) * row + kv_head * D + slice * (D / SLICES);
+            bool now = FUSED != 0u && at == position;
+            vec4 k[VECTORS];
+            if (!now)
+                [[unroll]] for (uint i = 0u; i < VECTORS; i++)
+                    k[i] = rl_cache_load4(p.keys, from + 4u * i, KEY_F16);
+            else
+                [[unroll]] for (uint i = 0u; i < VECTORS; i++)
+                    [[unroll]] for (uint j = 0u; j < 4u; j++)
+                        k[i][j] = query[HEADS * D + slice * (D / SLICES) + 4u * i + j];
             float s[HEADS];
             [[unroll]] for (uint h = 0u; h < HEADS; h++)
                 s[h] = 0.0;
-            if (at < end) {
-                uint64_t from = uint64_t(at) * row + kv_head * D;
-                bool now = FUSED != 0u && at == position;
-                for (uint i = slice * (D / SLICES); i < (slice + 1u) * (D / SLICES); i += 4u) {
-                    vec4 k = now ? vec4(key_now[i], key_now[i + 1u], key_now[i + 2u], key_now[i + 3u])
-                                 : rl_cache_load4(p.keys, from + i, KEY_F16);
-                    [[unroll]] for (uint h = 0u; h < HEADS; h++) {
-                        vec4 q = query[(h * D + i) / 4u];
-                        s[h] = fma(q.x, k.x, fma(q.y, k.y, fma(q.z, k.z, fma(q.w, k.w, s[h]))));
-                    }
-                }
+            [[dont_unroll]] for (uint i = 0u; i < VECTORS; i += PASS) {
+                [[unroll]] for (uint n = 0u; n < PASS; n++)
+                    [[unroll]] for (uint h = 0u; h < HEADS; h++)
+                        [[unroll]] for (uint j = 0u; j < 4u; j++)
+                            s[h] = fma(query[h * D + slice * (D / SLICES) + 4u * (i + n) + j], k[n][j], s[h]);
+                [[unroll]] for (uint n = 0u; n + PASS < VECTORS; n++)
+                    k[n] = k[n + PASS]; // registers cannot be indexed
             }
             [[unroll]] for (uint h = 0u; h < HEADS; h++)
                 scratch[(slice * TILE + id % TILE) * HEADS + h] = s[h];
@@ -136,7 +175,7 @@ void main()
         barrier();
         if (id < HEADS) {
             float m = top[id];
-            for (uint i = 0u; i < TILE; i++)
+            [[unroll]] for (uint i = 0u; i < TILE; i++)
                 m = max(m, score[i * HEADS + id]);
             shrink[id] = exp(top[id] - m);
             top[id] = m;
@@ -147,26 +186,33 @@ void main()
         barrier();
         if (id < HEADS) {
             weight *= shrink[id];
-            for (uint i = 0u; i < TILE; i++)
+            [[unroll]] for (uint i = 0u; i < TILE; i++)
                 weight += score[i * HEADS + id];
         }
-        // weighted sum: an invocation takes pairs of values, for all heads
+        // weighted sum: an invocation takes pairs of values, for all heads. Scores behind the end are
+        // zero, so the tile is gone through as a whole.
         uint team = id / LANES, lane = id % LANES;
         [[unroll]] for (uint h = 0u; h < HEADS; h++)
             [[unroll]] for (uint k = 0u; k < STEPS; k++)
                 acc[h * STEPS + k] *= shrink[h];
-        uint n = min(TILE, end - tile);
-        if (team < TEAMS) {
-            for (uint i = team; i < n; i += TEAMS) {
-                uint64_t from = uint64_t(tile + i) * row + kv_head * D;
-                bool now = FUSED != 0u && tile + i == position;
-                [[unroll]] for (uint k = 0u; k < STEPS; k++) {
-                    uint pair = lane + k * LANES;
-                    if (pair >= PAIRS) break;
-                    vec2 v = now ? vec2(value_now[2u * pair], value_now[2u * pair + 1u])
-                                 : rl_cache_load2(p.values, from + 2u * pair, VALUE_F16);
-                    [[unroll]] for (uint h = 0u; h < HEADS; h++)
-                        acc[h * STEPS + k] = fma(vec2(score[i * HEADS + h]), v, acc[h * STEPS + k]);
+        [[unroll]] for (uint k = 0u; k < STEPS; k++) {
+            uint pair = min(lane + k * LANES, PAIRS - 1u);
+            for (uint first = 0u; first < TILE && tile + first < end; first += AHEAD * TEAMS) {
+                vec2 v[AHEAD];
+                [[unroll]] for (uint i = 0u; i < AHEAD; i++) {
+                    uint at = min(tile + first + i * TEAMS + min(team, TEAMS - 1u), end - 1u);
+                    bool now = FUSED != 0u && at == position;
+                    if (now)
+                        v[i] = vec2(value_now[2u * pair], value_now[2u * pair + 1u]);
+                    else
+                        v[i] = rl_cache_load2(p.values, uint64_t(at) * row + kv_head * D + 2u * pair,
+                                              VALUE_F16);
+                }
+                [[unroll]] for (uint i = 0u; i < AHEAD; i++) {
+                    uint n = first + i * TEAMS + team;
+                    if (team < TEAMS && n < TILE)
+                        [[unroll]] for (uint h = 0u; h < HEADS; h++)
+                            acc[h * STEPS + k] = fma(vec2(score[n * HEADS + h]), v[i], acc[h * STEPS + k]);
                 }
             }
         }

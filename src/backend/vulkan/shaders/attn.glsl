@@ -21,16 +21,28 @@ vec2 rl_cache_load2(uint64_t cache, uint64_t i, uint f16)
     return vec2(f.v[0], f.v[1]);
 }
 
-// Two neighbouring values as the cache will give them back.
-vec2 rl_cache_round(vec2 v, uint f16)
+// To f16 and to the nearest, ties to even, whatever the driver's packHalf2x16 does.
+uint rl_f16_bits(float x)
 {
-    return f16 != 0u ? unpackHalf2x16(packHalf2x16(v)) : v;
+    uint bits = floatBitsToUint(x), sign = (bits >> 16) & 0x8000u, mag = bits & 0x7fffffffu;
+    if (mag >= 0x477ff000u) return sign | (mag > 0x7f800000u ? 0x7e00u : 0x7c00u);
+    if (mag < 0x38800000u) { // subnormal: the adder rounds at 2^-24
+        precise float shifted = uintBitsToFloat(mag) + 0.5;
+        return sign | (floatBitsToUint(shifted) - 0x3f000000u);
+    }
+    return sign | ((mag + 0xfffu + ((mag >> 13) & 1u) - 0x38000000u) >> 13);
+}
+
+// A value as the cache will give it back.
+float rl_cache_round(float v, uint f16)
+{
+    return f16 != 0u ? rl_f16(rl_f16_bits(v)) : v;
 }
 
 void rl_cache_store2(uint64_t cache, uint64_t i, vec2 v, uint f16)
 {
     if (f16 != 0u) {
-        rl_words_out(cache + 2ul * i).v[0] = packHalf2x16(v);
+        rl_words_out(cache + 2ul * i).v[0] = rl_f16_bits(v.x) | (rl_f16_bits(v.y) << 16);
     } else {
         rl_floats_out f = rl_floats_out(cache + 4ul * i);
         f.v[0] = v.x;

@@ -2,7 +2,7 @@
 //
 // Grid     x: blocks of 64 values of a head, y: query heads, z: tokens
 // Local    64 x 4 invocations: values, and pieces in turn
-// Reads    parts; the gates in q
+// Reads    parts, at most 256 pieces; the gates in q
 // Writes   y [n][Hq D]
 // Push     rl_attn_out_push
 // Numerics f32                                         Test kernel.vulkan.attention*
@@ -14,7 +14,9 @@ layout(constant_id = 1) const uint D = 256;
 layout(push_constant, std430) uniform Push { rl_attn_out_push p; };
 
 const uint TILE = 32; // of attn.comp
+const uint AHEAD = 4;
 shared vec2 sums[256];
+shared float factor[256], tops[64];
 
 void main()
 {
@@ -26,23 +28,39 @@ void main()
     uint tiles = (count + TILE - 1u) / TILE;
     uint piece = (tiles + p.splits - 1u) / p.splits * TILE;
     uint pieces = (count + piece - 1u) / piece;
-    uint64_t stride = uint64_t(p.n_head) * (D + 2u);
-    uint64_t first = 4ul * (uint64_t(t * p.splits) * stride + h * (D + 2u));
+    uint64_t stride = 4ul * p.n_head * (D + 2u);
+    uint64_t first = p.parts + uint64_t(t * p.splits) * stride + 4ul * h * (D + 2u);
+    float gate = rl_floats(p.q).v[(t * p.n_head + h) * 2u * D + D + min(value, D - 1u)];
 
-    float top = -1e30;
-    for (uint i = 0u; i < pieces; i++)
-        top = max(top, rl_floats(p.parts + first + 4ul * (i * stride)).v[D]);
-    vec2 sum = vec2(0.0);
-    for (uint i = turn; i < pieces; i += 4u) {
-        rl_floats part = rl_floats(p.parts + first + 4ul * (i * stride));
-        float f = exp(part.v[D] - top);
-        sum += f * vec2(value < D ? part.v[value] : 0.0, part.v[D + 1u]);
+    // every piece's maximum and weight at once
+    rl_floats mine = rl_floats(first + min(id, pieces - 1u) * stride);
+    float my_top = id < pieces ? mine.v[D] : -1e30, my_weight = id < pieces ? mine.v[D + 1u] : 0.0;
+    float top = subgroupMax(my_top);
+    if (gl_SubgroupInvocationID == 0u) tops[gl_SubgroupID] = top;
+    barrier();
+    for (uint i = 0u; i < gl_NumSubgroups; i++)
+        top = max(top, tops[i]);
+    factor[id] = exp(my_top - top);
+    sums[id] = vec2(0.0, factor[id] * my_weight);
+    barrier();
+    float weight = 0.0, sum = 0.0;
+    for (uint i = turn; i < pieces; i += 4u * AHEAD) {
+        float v[AHEAD];
+        [[unroll]] for (uint k = 0u; k < AHEAD; k++)
+            v[k] = rl_floats(first + min(i + 4u * k, pieces - 1u) * stride).v[min(value, D - 1u)];
+        [[unroll]] for (uint k = 0u; k < AHEAD; k++)
+            if (i + 4u * k < pieces) {
+                sum = fma(factor[i + 4u * k], v[k], sum);
+                weight += sums[i + 4u * k].y;
+            }
     }
-    sums[id] = sum;
+    barrier();
+    sums[id] = vec2(sum, weight);
     barrier();
     if (turn != 0u || value >= D) return;
-    for (uint i = 1u; i < 4u; i++)
-        sum += sums[id + 64u * i];
-    float gate = rl_floats(p.q).v[(t * p.n_head + h) * 2u * D + D + value];
-    rl_floats_out(p.y).v[(t * p.n_head + h) * D + value] = sum.x / sum.y * rl_sigmoid(gate);
+    for (uint i = 1u; i < 4u; i++) {
+        sum += sums[id + 64u * i].x;
+        weight += sums[id + 64u * i].y;
+    }
+    rl_floats_out(p.y).v[(t * p.n_head + h) * D + value] = sum / weight * rl_sigmoid(gate);
 }

@@ -33,6 +33,9 @@ layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer rl
 // so loops over rows stay loops.
 layout(constant_id = 15) const bool RL_SOFTWARE = false;
 
+// Invocations per workgroup, as a number for array sizes.
+layout(constant_id = 14) const uint RL_LOCAL = 128;
+
 float rl_fma(float a, float b, float c)
 {
     if (!RL_SOFTWARE) return fma(a, b, c);
@@ -58,80 +61,58 @@ float rl_f16(uint bits)
     return unpackHalf2x16(bits & 0xffffu).x;
 }
 
-// One, two, four words at an even byte.
-uint rl_load1(rl_words p, uint at)
-{
-    uint i = at >> 2;
-    uint lo = p.v[i], hi = p.v[i + 1u];
-    return (at & 2u) != 0u ? (lo >> 16) | (hi << 16) : lo;
-}
-
-uvec2 rl_load2(rl_words p, uint at)
-{
-    uint i = at >> 2;
-    uint a = p.v[i], b = p.v[i + 1u], c = p.v[i + 2u];
-    return (at & 2u) != 0u ? uvec2((a >> 16) | (b << 16), (b >> 16) | (c << 16)) : uvec2(a, b);
-}
-
-uvec4 rl_load4(rl_words p, uint at)
-{
-    uint i = at >> 2;
-    uvec4 a = uvec4(p.v[i], p.v[i + 1u], p.v[i + 2u], p.v[i + 3u]);
-    uint e = p.v[i + 4u];
-    uvec4 odd = (a >> 16) | (uvec4(a.yzw, e) << 16);
-    return (at & 2u) != 0u ? odd : a;
-}
-
 // ---- small unsigned fields to floats ----------------------------------------------------------------
-// A field moved to the top of the mantissa of a power of two is that power plus the field, exactly:
-// one shift and one and-or, no conversion unit. `bias` is the power plus whatever else is to go.
+// A field moved to the top of the mantissa of a power of two is that power plus the field, exactly. In
+// halves that is two fields per operation (integer operations run at half rate on common devices), and
+// halves become floats without integer operations. The power is taken off later (rl_unbias).
+
+// The halves of a: weights 0 and 2; of b: weights 1 and 3.
+vec4 rl_even_odd(uint a, uint b)
+{
+    vec2 even = unpackHalf2x16(a), odd = unpackHalf2x16(b);
+    return vec4(even.x, odd.x, even.y, odd.y);
+}
 
 // bits 0..3 of each byte: 16 + field
-vec4 rl_fields4(uint w, float bias)
+vec4 rl_fields4(uint w)
 {
-    uvec4 m = uvec4(w << 19, w << 11, w << 3, w >> 5) & 0x00780000u;
-    return uintBitsToFloat(m | 0x41800000u) - bias;
+    return rl_even_odd(((w << 6) & 0x03c003c0u) | 0x4c004c00u, ((w >> 2) & 0x03c003c0u) | 0x4c004c00u);
+}
+
+// bits 4..7 of each byte: 16 + field
+vec4 rl_fields4_high(uint w)
+{
+    return rl_even_odd(((w << 2) & 0x03c003c0u) | 0x4c004c00u, ((w >> 6) & 0x03c003c0u) | 0x4c004c00u);
 }
 
 // bits 0..1 of each byte: 4 + field
-vec4 rl_fields2(uint w, float bias)
+vec4 rl_fields2(uint w)
 {
-    uvec4 m = uvec4(w << 21, w << 13, w << 5, w >> 3) & 0x00600000u;
-    return uintBitsToFloat(m | 0x40800000u) - bias;
+    return rl_even_odd(((w << 8) & 0x03000300u) | 0x44004400u, (w & 0x03000300u) | 0x44004400u);
 }
 
 // bits 0..4 of each byte: 32 + field
-vec4 rl_fields5(uint w, float bias)
+vec4 rl_fields5(uint w)
 {
-    uvec4 m = uvec4(w << 18, w << 10, w << 2, w >> 6) & 0x007c0000u;
-    return uintBitsToFloat(m | 0x42000000u) - bias;
+    return rl_even_odd(((w << 5) & 0x03e003e0u) | 0x50005000u, ((w >> 3) & 0x03e003e0u) | 0x50005000u);
 }
 
 // bits 0..5 of each byte: 64 + field
-vec4 rl_fields6(uint w, float bias)
+vec4 rl_fields6(uint w)
 {
-    uvec4 m = uvec4(w << 17, w << 9, w << 1, w >> 7) & 0x007e0000u;
-    return uintBitsToFloat(m | 0x42800000u) - bias;
+    return rl_even_odd(((w << 4) & 0x03f003f0u) | 0x54005400u, ((w >> 4) & 0x03f003f0u) | 0x54005400u);
 }
 
 // whole bytes: 256 + field
-vec4 rl_fields8(uint w, float bias)
+vec4 rl_fields8(uint w)
 {
-    uvec4 m = uvec4(w << 15, w << 7, w >> 1, w >> 9) & 0x007f8000u;
-    return uintBitsToFloat(m | 0x43800000u) - bias;
+    return rl_even_odd(((w << 2) & 0x03fc03fcu) | 0x5c005c00u, ((w >> 6) & 0x03fc03fcu) | 0x5c005c00u);
 }
 
 // Four bits, one to the lowest bit of each byte.
 uint rl_spread4(uint bits)
 {
     return ((bits & 15u) * 0x00204081u) & 0x01010101u;
-}
-
-// q with its sign turned where bit j of s is set.
-vec4 rl_signed(vec4 q, uint s)
-{
-    uvec4 sign = uvec4(s << 31, s << 30, s << 29, s << 28) & 0x80000000u;
-    return uintBitsToFloat(floatBitsToUint(q) ^ sign);
 }
 
 // ---- functions with care ----------------------------------------------------------------------------

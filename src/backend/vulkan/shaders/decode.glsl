@@ -3,13 +3,17 @@
 // A chunk is 32 weights of one row that are cheap to decode together: four runs of 8 neighbours each,
 // not always next to one another. Every decode_TYPE.glsl defines
 //   RL_BLOCK, RL_BLOCK_BYTES  as in the format
+//   RL_RAW                    words that one chunk needs
 //   uint rl_run(chunk, run)   index in the block of a run's first weight
-//   void rl_decode(p, at, chunk, out c)  decodes a chunk of the block at byte `at` from p
-// and, where they apply, RL_OFFSET (b is not always zero) and RL_TABLE_... (a codebook in shared
-// memory, table.glsl). Kernels use what stands at the end of this file: rl_table_load, then rl_index
-// and rl_decode_row.
+//   void rl_fetch(p, at, chunk, out raw)   loads the words of a chunk of the block at byte `at` from p
+//   void rl_expand(raw, at, chunk, out c)  makes weights of them
+// and, where they apply, RL_OFFSET (b is not always zero), RL_BIASED (products fold a bias into b),
+// and RL_TABLE_... (a codebook in shared memory, table.glsl). Kernels use what stands at the end of
+// this file: rl_index, rl_fetch_row, rl_expand_row. Fetching apart from expanding lets a kernel have
+// all its loads on their way before it waits for the first.
 //
-// weight(run, j) = a[run] * q[2 run + j/4][j%4] + b[run], exact for every type (docs/formats.md).
+// weight(run, j) = a[run] * q[2 run + j/4][j%4] + b[run], exact for every type (docs/formats.md);
+// with RL_PRODUCT, q may be biased and the sum still the same.
 struct rl_chunk {
     vec4 q[8];
     vec4 a, b;
@@ -65,23 +69,36 @@ struct rl_chunk {
 #error "no tensor type"
 #endif
 
+#if defined(RL_PRODUCT) && defined(RL_BIASED) && !defined(RL_OFFSET)
+#define RL_OFFSET
+#endif
+
 #ifndef RL_TABLE_SIZE
-#define rl_table_load(tables)
+struct rl_table_part {
+    uint unused;
+};
+#define rl_table_fetch(tables, part)
+#define rl_table_store(part)
 #endif
 
 #ifndef RL_FLOAT_ROW
-// Where run r of the row's g-th chunk begins, in weights from the start of the row.
 #define RL_CHUNKS (RL_BLOCK / 32u)
 
+// Where run r of the row's g-th chunk begins, in weights from the start of the row.
 uint rl_index(uint g, uint r, uint n_chunks)
 {
     return (g / RL_CHUNKS) * RL_BLOCK + rl_run(g % RL_CHUNKS, r);
 }
 
 // The row's g-th chunk; the row starts at byte `row` from p.
-void rl_decode_row(rl_words p, uint row, uint g, uint n_chunks, out rl_chunk c)
+void rl_fetch_row(rl_words p, uint row, uint g, uint n_chunks, out rl_raw r)
 {
-    rl_decode(p, row + (g / RL_CHUNKS) * RL_BLOCK_BYTES, g % RL_CHUNKS, c);
+    rl_fetch(p, row + (g / RL_CHUNKS) * RL_BLOCK_BYTES, g % RL_CHUNKS, r);
+}
+
+void rl_expand_row(rl_raw r, uint row, uint g, uint n_chunks, out rl_chunk c)
+{
+    rl_expand(r, row + (g / RL_CHUNKS) * RL_BLOCK_BYTES, g % RL_CHUNKS, c);
 }
 #else
 // Eight chunks that fill a group of 256 weights interleave; the rest of the row does not.
@@ -91,10 +108,22 @@ uint rl_index(uint g, uint r, uint n_chunks)
     return grouped ? 32u * (g & ~7u) + 8u * (g & 7u) + 64u * r : 32u * g + 8u * r;
 }
 
-void rl_decode_row(rl_words p, uint row, uint g, uint n_chunks, out rl_chunk c)
+void rl_fetch_row(rl_words p, uint row, uint g, uint n_chunks, out rl_raw r)
 {
     bool grouped = (g | 7u) < n_chunks;
     uint first = grouped ? 32u * (g & ~7u) + 8u * (g & 7u) : 32u * g;
-    rl_decode(p, row + first * (RL_BLOCK_BYTES / 32u), grouped ? 1u : 0u, c);
+    rl_fetch(p, row + first * (RL_BLOCK_BYTES / 32u), grouped ? 1u : 0u, r);
+}
+
+void rl_expand_row(rl_raw r, uint row, uint g, uint n_chunks, out rl_chunk c)
+{
+    rl_expand(r, row, 0u, c);
 }
 #endif
+
+void rl_decode_row(rl_words p, uint row, uint g, uint n_chunks, out rl_chunk c)
+{
+    rl_raw r;
+    rl_fetch_row(p, row, g, n_chunks, r);
+    rl_expand_row(r, row, g, n_chunks, c);
+}

@@ -6,20 +6,32 @@
 #define RL_FLOAT_ROW
 #define RL_BLOCK       32
 #define RL_BLOCK_BYTES 128
+#define RL_RAW         32
+#include "raw.glsl"
+
 // Here `chunk` is 0 for a plain chunk and 1 for one that lies over a group, at its first weight.
 uint rl_run(uint chunk, uint run)
 {
     return run * (chunk != 0u ? 64u : 8u);
 }
 
-void rl_decode(rl_words p, uint at, uint chunk, out rl_chunk c)
+void rl_fetch(rl_words p, uint at, uint chunk, out rl_raw r)
 {
     rl_words4 p4 = rl_words4(uint64_t(p) + at);
-    [[unroll]] for (uint r = 0u; r < 4u; r++) {
-        uint i = rl_run(chunk, r) >> 2;
-        c.q[2u * r] = uintBitsToFloat(p4.v[i]);
-        c.q[2u * r + 1u] = uintBitsToFloat(p4.v[i + 1u]);
+    [[unroll]] for (uint i = 0u; i < 8u; i++) {
+        uvec4 v = p4.v[(rl_run(chunk, i >> 1) >> 2) + (i & 1u)];
+        r.w[4u * i] = v.x;
+        r.w[4u * i + 1u] = v.y;
+        r.w[4u * i + 2u] = v.z;
+        r.w[4u * i + 3u] = v.w;
     }
+}
+
+void rl_expand(rl_raw r, uint at, uint chunk, out rl_chunk c)
+{
+    [[unroll]] for (uint i = 0u; i < 8u; i++)
+        c.q[i] = uintBitsToFloat(
+            uvec4(r.w[4u * i], r.w[4u * i + 1u], r.w[4u * i + 2u], r.w[4u * i + 3u]));
     c.a = vec4(1.0);
     c.b = vec4(0.0);
 }

@@ -1,37 +1,32 @@
 // decode_iq1_s.glsl - IQ1_S: f16 d, 32 index bytes, 8 u16 (3 x 4 index bits, scale, sign of the shift).
 #define RL_BLOCK       256
 #define RL_BLOCK_BYTES 50
+#define RL_RAW         4
 #define RL_OFFSET
-#define RL_TABLE_START RL_TABLE_IQ1
-#define RL_TABLE_SIZE  1024
-#include "table.glsl"
+#include "raw.glsl"
+#include "ternary.glsl"
+
 uint rl_run(uint chunk, uint run)
 {
     return 32u * chunk + 8u * run;
 }
 
-// Eight 2-bit codes to 0, +2, -2: the code is the top of such a float already.
-void rl_ternary(uint code, out vec4 u, out vec4 v)
+void rl_fetch(rl_words p, uint at, uint chunk, out rl_raw r)
 {
-    uvec4 a = uvec4(code << 30, code << 28, code << 26, code << 24) & 0xc0000000u;
-    uvec4 b = uvec4(code << 22, code << 20, code << 18, code << 16) & 0xc0000000u;
-    u = uintBitsToFloat(a);
-    v = uintBitsToFloat(b);
+    uint i = (at + 2u + 4u * chunk) >> 2;
+    r.w[0] = p.v[i];
+    r.w[1] = p.v[i + 1u];
+    r.w[2] = rl_half(p, at + 34u + 2u * chunk);
+    r.w[3] = rl_half(p, at);
 }
 
-uint rl_code(uint index) // of the shared table
+void rl_expand(rl_raw r, uint at, uint chunk, out rl_chunk c)
 {
-    return rl_table[index >> 1] >> (16u * (index & 1u));
-}
-
-void rl_decode(rl_words p, uint at, uint chunk, out rl_chunk c)
-{
-    uint low = rl_load1(p, at + 2u + 4u * chunk);
-    uint high = rl_half(p, at + 34u + 2u * chunk);
-    float dl = rl_f16(rl_half(p, at)) * float(2u * ((high >> 12) & 7u) + 1u);
-    [[unroll]] for (uint r = 0u; r < 4u; r++) {
-        uint index = ((low >> (8u * r)) & 0xffu) | (((high >> (3u * r)) & 7u) << 8);
-        rl_ternary(rl_code(index), c.q[2u * r], c.q[2u * r + 1u]);
+    uint low = rl_align1(uvec2(r.w[0], r.w[1]), at + 2u), high = r.w[2];
+    float dl = rl_f16(r.w[3]) * float(2u * ((high >> 12) & 7u) + 1u);
+    [[unroll]] for (uint i = 0u; i < 4u; i++) {
+        uint index = ((low >> (8u * i)) & 0xffu) | (((high >> (3u * i)) & 7u) << 8);
+        rl_ternary8(index, c.q[2u * i], c.q[2u * i + 1u]);
     }
     c.a = vec4(0.5 * dl);
     c.b = vec4((high & 0x8000u) != 0u ? -0.125 * dl : 0.125 * dl);

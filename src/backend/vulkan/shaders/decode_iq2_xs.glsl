@@ -1,36 +1,37 @@
 // decode_iq2_xs.glsl - IQ2_XS: f16 d, 32 u16 (9 bits grid index, 7 bits signs), 8 bytes of scales.
 #define RL_BLOCK       256
 #define RL_BLOCK_BYTES 74
+#define RL_RAW         5
 #define RL_TABLE_START RL_TABLE_IQ2_XS
 #define RL_TABLE_SIZE  1024
-#include "table.glsl"
+#include "raw.glsl"
+#include "grid.glsl"
+
 uint rl_run(uint chunk, uint run)
 {
     return 32u * chunk + 8u * run;
 }
 
-void rl_grid(uint index, uint signs, out vec4 u, out vec4 v)
+void rl_fetch(rl_words p, uint at, uint chunk, out rl_raw r)
 {
-    u = rl_signed(rl_fields8(rl_table[2u * index], 256.0), signs);
-    v = rl_signed(rl_fields8(rl_table[2u * index + 1u], 256.0), signs >> 4);
+    uint i = (at + 2u + 8u * chunk) >> 2;
+    r.w[0] = p.v[i];
+    r.w[1] = p.v[i + 1u];
+    r.w[2] = p.v[i + 2u];
+    r.w[3] = rl_half(p, at);
+    r.w[4] = rl_byte(p, at + 66u + chunk);
 }
 
-// The eighth sign makes the number of minus signs even.
-uint rl_sign8(uint s7)
+void rl_expand(rl_raw r, uint at, uint chunk, out rl_chunk c)
 {
-    return s7 | ((uint(bitCount(s7)) & 1u) << 7);
-}
-
-void rl_decode(rl_words p, uint at, uint chunk, out rl_chunk c)
-{
-    uvec2 w = rl_load2(p, at + 2u + 8u * chunk);
-    float d = rl_f16(rl_half(p, at));
-    uint sc = rl_byte(p, at + 66u + chunk);
-    [[unroll]] for (uint r = 0u; r < 4u; r++) {
-        uint v = (r < 2u ? w.x : w.y) >> (16u * (r & 1u));
-        rl_grid(v & 511u, rl_sign8((v >> 9) & 127u), c.q[2u * r], c.q[2u * r + 1u]);
+    uvec2 w = rl_align2(uvec3(r.w[0], r.w[1], r.w[2]), at + 2u);
+    [[unroll]] for (uint i = 0u; i < 4u; i++) {
+        uint v = (i < 2u ? w.x : w.y) >> (16u * (i & 1u));
+        uint k = 2u * (v & 511u);
+        rl_grid8(rl_table[k], rl_table[k + 1u], rl_sign8((v >> 9) & 127u), c.q[2u * i],
+                 c.q[2u * i + 1u]);
     }
-    vec2 s = d * (0.125 + 0.25 * vec2(sc & 15u, sc >> 4));
+    vec2 s = rl_f16(r.w[3]) * (0.125 + 0.25 * vec2(r.w[4] & 15u, r.w[4] >> 4));
     c.a = s.xxyy;
     c.b = vec4(0.0);
 }

@@ -2,9 +2,12 @@
 // Blocks are 17 bytes, so their words lie at any byte. e = 0 and 1 are subnormal and may flush to 0.
 #define RL_BLOCK       32
 #define RL_BLOCK_BYTES 17
+#define RL_RAW         6
 #define RL_TABLE_START RL_TABLE_MXFP4
 #define RL_TABLE_SIZE  16
+#include "raw.glsl"
 #include "table.glsl"
+
 uint rl_run(uint chunk, uint run)
 {
     return 8u * run;
@@ -16,17 +19,20 @@ vec4 rl_look_up(uint nibbles) // bits 0..3 of each byte
                                  rl_table[(nibbles >> 16) & 15u], rl_table[(nibbles >> 24) & 15u]));
 }
 
-void rl_decode(rl_words p, uint at, uint chunk, out rl_chunk c)
+void rl_fetch(rl_words p, uint at, uint chunk, out rl_raw r)
 {
-    uint e = rl_byte(p, at);
-    uint first = (at + 1u) >> 2, shift = 8u * ((at + 1u) & 3u);
-    uint lo = p.v[first];
+    [[unroll]] for (uint i = 0u; i < 5u; i++)
+        r.w[i] = p.v[((at + 1u) >> 2) + i];
+    r.w[5] = rl_byte(p, at);
+}
+
+void rl_expand(rl_raw r, uint at, uint chunk, out rl_chunk c)
+{
+    uint e = r.w[5], shift = 8u * ((at + 1u) & 3u);
     [[unroll]] for (uint i = 0u; i < 4u; i++) {
-        uint hi = p.v[first + 1u + i];
-        uint w = shift == 0u ? lo : (lo >> shift) | (hi << (32u - shift));
+        uint w = shift == 0u ? r.w[i] : (r.w[i] >> shift) | (r.w[i + 1u] << (32u - shift));
         c.q[i] = rl_look_up(w);
         c.q[4u + i] = rl_look_up(w >> 4);
-        lo = hi;
     }
     c.a = vec4(uintBitsToFloat(e >= 2u ? (e - 1u) << 23 : 0x00200000u << e));
     c.b = vec4(0.0);

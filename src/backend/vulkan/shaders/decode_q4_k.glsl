@@ -1,7 +1,11 @@
 // decode_q4_k.glsl - Q4_K: f16 d, f16 dmin, 12 bytes of scales and minimums, 128 bytes of nibbles.
 #define RL_BLOCK       256
 #define RL_BLOCK_BYTES 144
+#define RL_RAW         8
+#define RL_BIASED
 #define RL_OFFSET
+#include "raw.glsl"
+
 // A chunk is 16 bytes of nibbles: two runs of low ones, and two of high ones 32 weights further.
 uint rl_run(uint chunk, uint run)
 {
@@ -12,31 +16,36 @@ uint rl_run(uint chunk, uint run)
 void rl_scales_k(uvec3 s, uint pair, out vec2 scale, out vec2 minimum)
 {
     uint shift = 16u * (pair & 1u);
-    uint a, b;
-    if (pair < 2u) {
-        a = (s.x >> shift) & 0x3f3fu;
-        b = (s.y >> shift) & 0x3f3fu;
-    } else {
-        uint t = s.z >> shift;
-        a = (t & 0x0f0fu) | ((s.x >> (shift + 2u)) & 0x3030u);
-        b = ((t >> 4) & 0x0f0fu) | ((s.y >> (shift + 2u)) & 0x3030u);
-    }
+    bool upper = pair >= 2u;
+    uint t = s.z >> shift;
+    uint a = upper ? (t & 0x0f0fu) | ((s.x >> (shift + 2u)) & 0x3030u) : (s.x >> shift) & 0x3f3fu;
+    uint b = upper ? ((t >> 4) & 0x0f0fu) | ((s.y >> (shift + 2u)) & 0x3030u)
+                   : (s.y >> shift) & 0x3f3fu;
     scale = vec2(a & 0xffu, a >> 8);
     minimum = vec2(b & 0xffu, b >> 8);
 }
 
-void rl_decode(rl_words p, uint at, uint chunk, out rl_chunk c)
+void rl_fetch(rl_words p, uint at, uint chunk, out rl_raw r)
 {
     rl_words4 p4 = rl_words4(uint64_t(p) + at);
     uvec4 head = p4.v[0], w = p4.v[1u + chunk];
-    vec2 dm = unpackHalf2x16(head.x), scale, minimum;
-    rl_scales_k(head.yzw, chunk >> 1, scale, minimum);
     [[unroll]] for (uint i = 0u; i < 4u; i++) {
-        c.q[i] = rl_fields4(w[i], 16.0);
-        c.q[4u + i] = rl_fields4(w[i] >> 4, 16.0);
+        r.w[i] = head[i];
+        r.w[4u + i] = w[i];
+    }
+}
+
+void rl_expand(rl_raw r, uint at, uint chunk, out rl_chunk c)
+{
+    vec2 dm = unpackHalf2x16(r.w[0]), scale, minimum;
+    rl_scales_k(uvec3(r.w[1], r.w[2], r.w[3]), chunk >> 1, scale, minimum);
+    [[unroll]] for (uint i = 0u; i < 4u; i++) {
+        c.q[i] = rl_fields4(r.w[4u + i]);
+        c.q[4u + i] = rl_fields4_high(r.w[4u + i]);
     }
     scale *= dm.x;
     minimum *= -dm.y;
     c.a = scale.xxyy;
     c.b = minimum.xxyy;
+    rl_unbias(c, 16.0);
 }

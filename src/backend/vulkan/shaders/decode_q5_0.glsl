@@ -1,21 +1,32 @@
 // decode_q5_0.glsl - Q5_0: f16 d, u32 of fifth bits, 16 bytes of nibbles; d (q - 16).
 #define RL_BLOCK       32
 #define RL_BLOCK_BYTES 22
+#define RL_RAW         6
+#define RL_BIASED
+#include "raw.glsl"
+
 uint rl_run(uint chunk, uint run)
 {
     return 8u * run;
 }
 
-void rl_decode(rl_words p, uint at, uint chunk, out rl_chunk c)
+void rl_fetch(rl_words p, uint at, uint chunk, out rl_raw r)
 {
-    uint high = rl_load1(p, at + 2u);
-    uvec4 w = rl_load4(p, at + 6u);
+    [[unroll]] for (uint i = 0u; i < RL_RAW; i++)
+        r.w[i] = p.v[(at >> 2) + i];
+}
+
+void rl_expand(rl_raw r, uint at, uint chunk, out rl_chunk c)
+{
+    uint high = rl_behind_half(r, at, 0u);
     [[unroll]] for (uint i = 0u; i < 4u; i++) {
-        uint lo = (w[i] & 0x0f0f0f0fu) | (rl_spread4(high >> (4u * i)) << 4);
-        uint hi = ((w[i] >> 4) & 0x0f0f0f0fu) | (rl_spread4(high >> (16u + 4u * i)) << 4);
-        c.q[i] = rl_fields5(lo, 32.0 + 16.0);
-        c.q[4u + i] = rl_fields5(hi, 32.0 + 16.0);
+        uint w = rl_behind_half(r, at, 1u + i);
+        uint lo = (w & 0x0f0f0f0fu) | (rl_spread4(high >> (4u * i)) << 4);
+        uint hi = ((w >> 4) & 0x0f0f0f0fu) | (rl_spread4(high >> (16u + 4u * i)) << 4);
+        c.q[i] = rl_fields5(lo);
+        c.q[4u + i] = rl_fields5(hi);
     }
-    c.a = vec4(rl_f16(rl_half(p, at)));
+    c.a = vec4(rl_first_half(r, at));
     c.b = vec4(0.0);
+    rl_unbias(c, 32.0 + 16.0);
 }

@@ -1,18 +1,26 @@
 // decode_q8_0.glsl - Q8_0: f16 d, 32 signed bytes; d q.
 #define RL_BLOCK       32
 #define RL_BLOCK_BYTES 34
+#define RL_RAW         9
+#define RL_BIASED
+#include "raw.glsl"
+
 uint rl_run(uint chunk, uint run)
 {
     return 8u * run;
 }
 
-void rl_decode(rl_words p, uint at, uint chunk, out rl_chunk c)
+void rl_fetch(rl_words p, uint at, uint chunk, out rl_raw r)
 {
-    uvec4 u = rl_load4(p, at + 2u) ^ 0x80808080u, v = rl_load4(p, at + 18u) ^ 0x80808080u;
-    [[unroll]] for (uint i = 0u; i < 4u; i++) {
-        c.q[i] = rl_fields8(u[i], 256.0 + 128.0);
-        c.q[4u + i] = rl_fields8(v[i], 256.0 + 128.0);
-    }
-    c.a = vec4(rl_f16(rl_half(p, at)));
+    [[unroll]] for (uint i = 0u; i < RL_RAW; i++)
+        r.w[i] = p.v[(at >> 2) + i];
+}
+
+void rl_expand(rl_raw r, uint at, uint chunk, out rl_chunk c)
+{
+    [[unroll]] for (uint i = 0u; i < 8u; i++)
+        c.q[i] = rl_fields8(rl_behind_half(r, at, i) ^ 0x80808080u);
+    c.a = vec4(rl_first_half(r, at));
     c.b = vec4(0.0);
+    rl_unbias(c, 256.0 + 128.0);
 }

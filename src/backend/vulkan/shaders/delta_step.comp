@@ -15,131 +15,157 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
-#include "group.glsl"
 
 layout(constant_id = 1) const uint D = 128;
-layout(constant_id = 2) const uint COLS = 32;
-layout(constant_id = 3) const uint PARTS = 4;
+layout(constant_id = 2) const uint COLS = 16;
+layout(constant_id = 3) const uint PARTS = 8;
+layout(constant_id = 4) const uint TAPS = 4;
 const uint SHARE = D / PARTS;
+const uint CHANNELS = (D + COLS * PARTS - 1) / (COLS * PARTS); // of q, and of k, per invocation
+const uint BOTH = 2 * CHANNELS + 1;                            // q, k, and v
 
 layout(push_constant, std430) uniform Push { rl_delta_push p; };
 
 shared float q_head[D], k_head[D], v_head[COLS];
 shared vec2 partial[PARTS * COLS];
+shared vec3 scratch[64];
 
-// Input number t of a channel; before the batch it is in the state, which ends with t = -1.
-float window(rl_floats u, rl_floats conv, int t, uint channel, uint channels)
+// Which channel is the i-th of this invocation: CHANNELS of q, as many of k, one of v.
+uint channel_of(uint i, uint head)
 {
-    return t < 0 ? conv.v[uint(t + int(p.taps) - 1) * channels + channel]
-                 : u.v[uint(t) * channels + channel];
-}
-
-float convolve(rl_floats u, rl_floats conv, rl_floats w, uint t, uint channel, uint channels)
-{
-    float s = 0.0;
-    for (uint j = 0u; j < p.taps; j++)
-        s = fma(w.v[channel * p.taps + j],
-                window(u, conv, int(t + j) - int(p.taps) + 1, channel, channels), s);
-    return rl_silu(s);
+    uint key_head = head / (p.n_value_head / p.n_key_head), id = gl_LocalInvocationIndex;
+    uint within = min(id + (i % CHANNELS) * COLS * PARTS, D - 1u);
+    if (i < CHANNELS) return key_head * D + within;
+    if (i < 2u * CHANNELS) return (p.n_key_head + key_head) * D + within;
+    return 2u * p.n_key_head * D + head * D + gl_WorkGroupID.x * COLS + id % COLS;
 }
 
 void main()
 {
-    rl_vk_token token = rl_token(p.token).v;
-    if (token.halt != 0u) return;
     uint id = gl_LocalInvocationIndex, col = id % COLS, part = id / COLS;
     uint head = gl_WorkGroupID.y, ratio = p.n_value_head / p.n_key_head, key_head = head / ratio;
     uint block = gl_WorkGroupID.x, n_blocks = gl_NumWorkGroups.x;
     uint channels = (2u * p.n_key_head + p.n_value_head) * D;
-    uint q_first = key_head * D, k_first = (p.n_key_head + key_head) * D;
-    uint v_first = 2u * p.n_key_head * D + head * D + block * COLS;
-    uint values = p.n_value_head * D;
-    uint column = block * COLS + col;
+    uint values = p.n_value_head * D, column = block * COLS + col;
+    rl_floats u = rl_floats(p.u);
 
-    uint64_t conv_bytes = 4ul * uint64_t((p.taps - 1u) * channels);
-    uint64_t state_bytes = 4ul * uint64_t(p.n_value_head * D * D);
-    rl_floats conv = rl_floats(p.conv + conv_bytes * token.side);
-    rl_floats_out conv_out = rl_floats_out(p.conv + conv_bytes * (1u - token.side));
-    uint64_t at = 4ul * uint64_t((head * D + part * SHARE) * D + column);
-    rl_floats state = rl_floats(p.state + state_bytes * token.side + at);
-    rl_floats_out state_out = rl_floats_out(p.state + state_bytes * (1u - token.side) + at);
-    rl_floats u = rl_floats(p.u), w = rl_floats(p.conv_w);
-
-    float s[SHARE];
-    [[unroll]] for (uint i = 0u; i < SHARE; i++)
-        s[i] = state.v[i * D];
+    // What does not depend on the token's parameters.
     float dt = rl_floats(p.dt).v[head], a_head = rl_floats(p.a).v[head];
     float norm = rl_floats(p.norm).v[column];
+    float taps[BOTH * TAPS], newest[BOTH];
+    uint channel[BOTH];
+    [[unroll]] for (uint i = 0u; i < BOTH; i++) {
+        channel[i] = channel_of(i, head);
+        [[unroll]] for (uint j = 0u; j < TAPS; j++)
+            taps[i * TAPS + j] = rl_floats(p.conv_w).v[channel[i] * TAPS + j];
+        newest[i] = u.v[channel[i]];
+    }
+    uint pair = key_head * 2u * ratio + head % ratio;
+    float b = rl_floats(p.ba).v[pair], a = rl_floats(p.ba).v[pair + ratio];
+    float z = rl_floats(p.z).v[head * D + column];
+
+    rl_vk_token token = rl_token(p.token).v;
+    uint64_t conv_bytes = 4ul * uint64_t((TAPS - 1u) * channels);
+    uint64_t state_bytes = 4ul * uint64_t(p.n_value_head * D * D);
+    uint64_t at = 4ul * uint64_t((head * D + part * SHARE) * D + column);
+    rl_floats conv = rl_floats(p.conv + conv_bytes * (token.side & 1u));
+    rl_floats_out conv_out = rl_floats_out(p.conv + conv_bytes * (1u - (token.side & 1u)));
+    rl_floats state = rl_floats(p.state + state_bytes * (token.side & 1u) + at);
+    rl_floats_out state_out = rl_floats_out(p.state + state_bytes * (1u - (token.side & 1u)) + at);
+    float s[SHARE], past[BOTH * TAPS]; // inputs of the last TAPS - 1 tokens, oldest first
+    [[unroll]] for (uint i = 0u; i < SHARE; i++)
+        s[i] = state.v[i * D];
+    [[unroll]] for (uint i = 0u; i < BOTH; i++)
+        [[unroll]] for (uint j = 0u; j + 1u < TAPS; j++)
+            past[i * TAPS + j] = conv.v[j * channels + channel[i]];
+    if (token.halt != 0u) return;
 
     for (uint t = 0u; t < token.n; t++) {
         // q, k and v of this head after convolution; q and k of length 1
         vec2 squares = vec2(0.0);
-        for (uint i = id; i < D; i += COLS * PARTS) {
-            float q = convolve(u, conv, w, t, q_first + i, channels);
-            float k = convolve(u, conv, w, t, k_first + i, channels);
-            q_head[i] = q;
-            k_head[i] = k;
-            squares += vec2(q * q, k * k);
+        [[unroll]] for (uint i = 0u; i < BOTH; i++) {
+            past[i * TAPS + TAPS - 1u] = newest[i];
+            float c = 0.0;
+            [[unroll]] for (uint j = 0u; j < TAPS; j++)
+                c = fma(taps[i * TAPS + j], past[i * TAPS + j], c);
+            c = rl_silu(c);
+            uint within = id + (i % CHANNELS) * COLS * PARTS;
+            if (i == 2u * CHANNELS) {
+                if (part == 0u) v_head[col] = c;
+            } else if (within < D) {
+                if (i < CHANNELS) {
+                    q_head[within] = c;
+                    squares.x = fma(c, c, squares.x);
+                } else {
+                    k_head[within] = c;
+                    squares.y = fma(c, c, squares.y);
+                }
+            }
+            [[unroll]] for (uint j = 0u; j + 1u < TAPS; j++)
+                past[i * TAPS + j] = past[i * TAPS + j + 1u];
         }
-        if (part == 0u) v_head[col] = convolve(u, conv, w, t, v_first + col, channels);
-        squares = rl_group_sum2(squares);
-        float q_scale = inversesqrt(squares.x + 1e-6) * inversesqrt(float(D));
-        float k_scale = inversesqrt(squares.y + 1e-6);
-
-        rl_floats ba = rl_floats(p.ba + 8ul * uint64_t(t * p.n_value_head));
-        uint pair = key_head * 2u * ratio + head % ratio;
-        float beta = rl_sigmoid(ba.v[pair]);
-        float decay = exp(a_head * rl_softplus(ba.v[pair + ratio] + dt));
-
-        // what the decayed memory holds for k, and for q
-        vec2 held = vec2(0.0);
-        [[unroll]] for (uint i = 0u; i < SHARE; i++) {
-            uint n = part * SHARE + i;
-            s[i] *= decay;
-            held = fma(vec2(s[i]), vec2(k_head[n], q_head[n]), held);
+        float beta = rl_sigmoid(b), decay = exp(a_head * rl_softplus(a + dt)), gate = rl_silu(z);
+        if (t + 1u < token.n) { // the next token's inputs are on their way meanwhile
+            [[unroll]] for (uint i = 0u; i < BOTH; i++)
+                newest[i] = u.v[(t + 1u) * channels + channel[i]];
+            b = rl_floats(p.ba).v[(t + 1u) * 2u * p.n_value_head + pair];
+            a = rl_floats(p.ba).v[(t + 1u) * 2u * p.n_value_head + pair + ratio];
+            z = rl_floats(p.z).v[(t + 1u) * values + head * D + column];
         }
-        partial[id] = held;
+        squares = subgroupAdd(squares);
+        if (gl_SubgroupInvocationID == 0u) scratch[gl_SubgroupID].xy = squares;
         barrier();
-        held = partial[col];
-        [[unroll]] for (uint i = 1u; i < PARTS; i++)
-            held += partial[i * COLS + col];
-        float e = beta * (v_head[col] - held.x * k_scale);
-        float ek = e * k_scale;
+
+        // what the decayed memory holds for k, and for q; and k . q of this part
+        vec2 held = vec2(0.0);
         float kq = 0.0;
         [[unroll]] for (uint i = 0u; i < SHARE; i++) {
-            uint n = part * SHARE + i;
-            s[i] = fma(k_head[n], ek, s[i]);
-            kq = fma(k_head[n], q_head[n], kq);
+            float k = k_head[part * SHARE + i], q = q_head[part * SHARE + i];
+            s[i] *= decay;
+            held = fma(vec2(s[i]), vec2(k, q), held);
+            kq = fma(k, q, kq);
         }
-        // k . q needs all parts; every column has the same, so column 0's sums serve
-        if (col == 0u) rl_group_scratch[part] = vec2(kq);
+        squares = vec2(0.0);
+        for (uint i = 0u; i < gl_NumSubgroups; i++)
+            squares += scratch[i].xy;
+        partial[id] = held;
+        if (col == 0u) scratch[part].z = kq;
         barrier();
+        held = vec2(0.0);
         kq = 0.0;
-        [[unroll]] for (uint i = 0u; i < PARTS; i++)
-            kq += rl_group_scratch[i].x;
-        float o = q_scale * (held.y + kq * ek);
-        barrier();
-        if (part == 0u) {
-            uint i = t * values + head * D + column;
-            float z = rl_floats(p.z).v[i];
-            rl_floats_out(p.y).v[i] = o * norm * rl_silu(z);
+        [[unroll]] for (uint i = 0u; i < PARTS; i++) {
+            held += partial[i * COLS + col];
+            kq += scratch[i].z;
         }
-        float sum = rl_group_sum(part == 0u ? o * o : 0.0);
-        if (id == 0u)
+        float q_scale = inversesqrt(squares.x + 1e-6) * inversesqrt(float(D));
+        float k_scale = inversesqrt(squares.y + 1e-6);
+        float e = beta * (v_head[col] - held.x * k_scale) * k_scale;
+        [[unroll]] for (uint i = 0u; i < SHARE; i++)
+            s[i] = fma(k_head[part * SHARE + i], e, s[i]);
+        float o = q_scale * (held.y + kq * e);
+        if (part == 0u) rl_floats_out(p.y).v[t * values + head * D + column] = o * norm * gate;
+        float sum = subgroupAdd(part == 0u ? o * o : 0.0);
+        barrier(); // scratch has been read
+        if (gl_SubgroupInvocationID == 0u) scratch[gl_SubgroupID].x = sum;
+        barrier();
+        if (id == 0u) {
+            sum = 0.0;
+            for (uint i = 0u; i < gl_NumSubgroups; i++)
+                sum += scratch[i].x;
             rl_floats_out(p.sums).v[(t * p.n_value_head + head) * n_blocks + block] = sum;
+        }
+        if (t + 1u < token.n) barrier();
     }
 
     [[unroll]] for (uint i = 0u; i < SHARE; i++)
         state_out.v[i * D] = s[i];
-    // The last taps - 1 inputs; q and k of a key head are kept by its first value head.
-    for (uint j = 0u; j + 1u < p.taps; j++) {
-        int t = int(token.n + j) - int(p.taps) + 1;
-        if (part == 0u)
-            conv_out.v[j * channels + v_first + col] = window(u, conv, t, v_first + col, channels);
-        if (head % ratio != 0u || block != 0u) continue;
-        for (uint i = id; i < D; i += COLS * PARTS) {
-            conv_out.v[j * channels + q_first + i] = window(u, conv, t, q_first + i, channels);
-            conv_out.v[j * channels + k_first + i] = window(u, conv, t, k_first + i, channels);
-        }
+    // The last inputs; q and k of a key head are kept by the first block of its first value head.
+    bool keeps = head % ratio == 0u && block == 0u;
+    [[unroll]] for (uint i = 0u; i < BOTH; i++) {
+        bool mine = i == 2u * CHANNELS ? part == 0u
+                                       : keeps && id + (i % CHANNELS) * COLS * PARTS < D;
+        if (mine)
+            [[unroll]] for (uint j = 0u; j + 1u < TAPS; j++)
+                conv_out.v[j * channels + channel[i]] = past[i * TAPS + j];
     }
 }

@@ -4,7 +4,7 @@
 // Reads    the table, any type; token ids, which the host has checked
 // Writes   y f32 [n][cols]
 // Push     rl_embed_push
-// Numerics exact        Oracle  rl_quant_decode()        Test kernel.vulkan.embed*
+// Numerics exact        Oracle  rl_quant_decode()        Test kernel.vulkan.matmul*
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -14,12 +14,16 @@ layout(push_constant, std430) uniform Push { rl_embed_push p; };
 
 void main()
 {
-    rl_table_load(p.tables);
     uint n_chunks = p.cols / 32u;
     uint g = gl_WorkGroupID.x * gl_WorkGroupSize.x + gl_LocalInvocationIndex;
     uint n = gl_WorkGroupID.y;
+    uint token = rl_words(p.tokens).v[n];
+    rl_table_part table;
+    rl_table_fetch(p.tables, table);
+    rl_table_store(table);
+    barrier();
     if (g >= n_chunks) return;
-    uint64_t row = uint64_t(rl_words(p.tokens).v[n]) * p.row_bytes;
+    uint64_t row = uint64_t(token) * p.row_bytes;
     // Rows begin at any even byte; the base that decoding counts from is a whole number of vectors.
     uint64_t base = row & ~15ul;
     rl_chunk c;

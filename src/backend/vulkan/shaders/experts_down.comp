@@ -1,14 +1,18 @@
 // experts_down.comp - y += sum over ranks of weight * (W_expert x) + scale * shared, for one token.
 //
+// As in matvec.comp, all loads are on their way before the first is waited for, and the products are
+// loops over one copy of the code.
+//
 // Grid     x: blocks of ROWS rows
 // Local    teams of TEAM lanes (as in matvec.comp); a team takes every n-th rank
 // Reads    x [k][cols]; the matrices of the chosen experts; weights; the shared expert's result
-// Writes   y [rows] in place
+// Writes   y [rows] in place; nothing on a halt
 // Push     rl_experts_down_push
 // Numerics the same operations in the same order as matvec.comp (routed) and moe_sum.comp
 // Test     kernel.vulkan.experts*
 #version 460
 #extension GL_GOOGLE_include_directive : require
+#define RL_PRODUCT
 #include "common.glsl"
 #include "decode.glsl"
 #include "dot.glsl"
@@ -16,75 +20,99 @@
 layout(constant_id = 1) const uint ROWS = 4;
 layout(constant_id = 2) const uint TEAM = 16;
 layout(constant_id = 3) const uint INPUT = 0; // plain or swiglu
+layout(constant_id = 4) const uint CHUNKS = 16;
 layout(push_constant, std430) uniform Push { rl_experts_down_push p; };
 
+const uint ITERS = (CHUNKS + TEAM - 1u) / TEAM;
 shared float product[32 * ROWS]; // [rank][row]
-
-float row_product(rl_words w, uint row, uint g, uint n_chunks, vec4 v[8], vec4 sums, float acc)
-{
-    rl_chunk c;
-    rl_decode_row(w, min(row, p.rows - 1u) * p.row_bytes, g, n_chunks, c);
-    return rl_dot_chunk(c, v, sums, acc);
-}
+shared float weight[32];
 
 void main()
 {
+    uint id = gl_LocalInvocationIndex, first = gl_WorkGroupID.x * ROWS;
+    uint lane = gl_SubgroupInvocationID & (TEAM - 1u);
+    uint teams = gl_SubgroupSize / TEAM * gl_NumSubgroups;
+    uint team = gl_SubgroupID * (gl_SubgroupSize / TEAM) + gl_SubgroupInvocationID / TEAM;
+
     uint halt = rl_token(p.token).v.halt;
-    rl_table_load(p.tables);
-    if (halt != 0u) return;
-    uint lanes = min(TEAM, gl_SubgroupSize), lane = gl_SubgroupInvocationID & (lanes - 1u);
-    uint teams = gl_SubgroupSize / lanes * gl_NumSubgroups;
-    uint team = gl_SubgroupID * (gl_SubgroupSize / lanes) + gl_SubgroupInvocationID / lanes;
-    uint n_chunks = p.cols / 32u, first = gl_WorkGroupID.x * ROWS;
+    float my_weight = id < p.k ? rl_floats(p.weights).v[id] : 0.0;
+    uint row = min(first + min(id, ROWS - 1u), p.rows - 1u);
+    rl_floats_out y = rl_floats_out(p.y);
+    float before = y.v[row], shared_ = rl_floats(p.shared_).v[row];
+    float scale = rl_floats(p.scale).v[0];
+    rl_table_part table;
+    rl_table_fetch(p.tables, table);
 
     for (uint round = 0u; round < p.k; round += teams) {
-        uint rank = round + team;
-        bool active_ = rank < p.k;
-        uint expert = rl_words(p.ids).v[active_ ? rank : 0u];
+        uint rank = round + team, at = min(rank, p.k - 1u);
+        uint expert = rl_words(p.ids).v[at];
         uint64_t slot = rl_addresses(p.residency).v[expert];
-        active_ = active_ && slot != 0ul;
-        float acc[ROWS];
-        [[unroll]] for (uint i = 0u; i < ROWS; i++)
-            acc[i] = 0.0;
-        if (active_) {
-            rl_words w = rl_words(slot + p.w);
-            rl_floats4 x = rl_floats4(p.x + 4ul * uint64_t(rank * p.cols));
-            rl_floats4 aux = rl_floats4(p.aux + 4ul * uint64_t(rank * p.cols));
-            for (uint g = lane; g < n_chunks; g += lanes) {
-                vec4 v[8], sums = vec4(0.0);
-                [[unroll]] for (uint r = 0u; r < 4u; r++) {
-                    uint i = rl_index(g, r, n_chunks) >> 2;
-                    v[2u * r] = x.v[i];
-                    v[2u * r + 1u] = x.v[i + 1u];
-                    if (INPUT == RL_INPUT_SWIGLU) {
-                        v[2u * r] = rl_swiglu4(v[2u * r], aux.v[i]);
-                        v[2u * r + 1u] = rl_swiglu4(v[2u * r + 1u], aux.v[i + 1u]);
-                    }
-#ifdef RL_OFFSET
-                    sums[r] = rl_sum8(v[2u * r], v[2u * r + 1u]);
-#endif
-                }
-                if (RL_SOFTWARE) {
-                    [[dont_unroll]] for (uint i = 0u; i < ROWS; i++)
-                        acc[i] = row_product(w, first + i, g, n_chunks, v, sums, acc[i]);
-                } else {
-                    [[unroll]] for (uint i = 0u; i < ROWS; i++)
-                        acc[i] = row_product(w, first + i, g, n_chunks, v, sums, acc[i]);
-                }
+        bool there = rank < p.k && slot != 0ul;
+        rl_words w = rl_words(slot + p.w);
+        rl_floats4 x = rl_floats4(p.x + 4ul * uint64_t(at * p.cols));
+        rl_floats4 aux = rl_floats4(p.aux + 4ul * uint64_t(at * p.cols));
+        rl_raw raw[ROWS * ITERS];
+        vec4 v[8 * ITERS];
+        [[unroll]] for (uint i = 0u; i < ITERS; i++) {
+            uint g = min(lane + i * TEAM, CHUNKS - 1u);
+            [[unroll]] for (uint k = 0u; k < 8u; k++) {
+                uint from = (rl_index(g, k >> 1, CHUNKS) >> 2) + (k & 1u);
+                v[8u * i + k] = x.v[from];
+                if (INPUT == RL_INPUT_SWIGLU) v[8u * i + k] = rl_swiglu4(v[8u * i + k], aux.v[from]);
             }
+            if (there && !RL_SOFTWARE)
+                [[unroll]] for (uint k = 0u; k < ROWS; k++)
+                    rl_fetch_row(w, min(first + k, p.rows - 1u) * p.row_bytes, g, CHUNKS,
+                                 raw[i * ROWS + k]);
         }
-        [[unroll]] for (uint i = 0u; i < ROWS; i++) {
-            acc[i] = rl_team_sum(acc[i], lanes);
-            if (lane == 0u && rank < p.k) product[rank * ROWS + i] = acc[i];
+        if (round == 0u) {
+            rl_table_store(table);
+            if (id < 32u) weight[id] = my_weight;
+            barrier();
+            if (halt != 0u) return;
+        }
+        float acc[ROWS];
+        [[unroll]] for (uint k = 0u; k < ROWS; k++)
+            acc[k] = 0.0;
+        [[dont_unroll]] for (uint i = 0u; i < ITERS; i++) {
+            uint g = lane + i * TEAM;
+            vec4 part[8], sums = vec4(0.0);
+            [[unroll]] for (uint k = 0u; k < 8u; k++)
+                part[k] = v[k];
+#ifdef RL_OFFSET
+            [[unroll]] for (uint r = 0u; r < 4u; r++)
+                sums[r] = rl_sum8(part[2u * r], part[2u * r + 1u]);
+#endif
+            [[dont_unroll]] for (uint k = 0u; k < ROWS; k++) {
+                rl_chunk c;
+                uint row = min(first + k, p.rows - 1u) * p.row_bytes;
+                float sum = acc[0];
+                if (there && g < CHUNKS) {
+                    if (RL_SOFTWARE)
+                        rl_decode_row(w, row, g, CHUNKS, c);
+                    else
+                        rl_expand_row(raw[0], row, g, CHUNKS, c);
+                    sum = rl_dot_chunk(c, part, sums, sum);
+                }
+                [[unroll]] for (uint r = 0u; r + 1u < ROWS; r++)
+                    acc[r] = acc[r + 1u];
+                acc[ROWS - 1u] = sum;
+                [[unroll]] for (uint r = 0u; r + 1u < ROWS * ITERS; r++)
+                    raw[r] = raw[r + 1u];
+            }
+            [[unroll]] for (uint k = 0u; k + 8u < 8u * ITERS; k++)
+                v[k] = v[k + 8u];
+        }
+        [[unroll]] for (uint k = 0u; k < ROWS; k++) {
+            acc[k] = rl_team_sum(acc[k], TEAM);
+            if (lane == 0u && rank < p.k) product[rank * ROWS + k] = acc[k];
         }
     }
     barrier();
-    uint i = gl_LocalInvocationIndex, row = first + i;
-    if (i >= ROWS || row >= p.rows) return;
-    rl_floats_out y = rl_floats_out(p.y);
-    precise float sum = y.v[row];
+    if (id >= ROWS || first + id >= p.rows) return;
+    precise float sum = before;
     for (uint rank = 0u; rank < p.k; rank++)
-        sum = rl_fma(rl_floats(p.weights).v[rank], product[rank * ROWS + i], sum);
-    sum = rl_fma(rl_sigmoid(rl_floats(p.scale).v[0]), rl_floats(p.shared_).v[row], sum);
-    y.v[row] = sum;
+        sum = rl_fma(weight[rank], product[rank * ROWS + id], sum);
+    sum = rl_fma(rl_sigmoid(scale), shared_, sum);
+    y.v[first + id] = sum;
 }

@@ -1,17 +1,26 @@
 // matvec.comp - y = W x for one token: dense matrices, and the matrices of chosen experts.
 //
-// Grid     x: teams of rows (any number of workgroups is right), y: ranks (routed), z: tokens
-// Team     up to TEAM neighbouring lanes of a subgroup (a power of two) share ROWS rows; each lane
-//          takes every lanes-th chunk of 32 weights, so the order of additions is fixed
+// A kernel of a few microseconds is as fast as its longest chain of loads. So everything a workgroup
+// needs is on its way before it waits for the first of it: the input, the codebook, and the words of
+// all its weights (ROWS rows, ITERS chunks per lane). The input is prepared once and shared.
+// And it is as slow as its instructions are many: a token runs a different kernel every few
+// microseconds, so code is read afresh each time. The products are loops over one copy of the code;
+// words that wait in registers move up one place per round, since registers cannot be indexed.
+//
+// Grid     x: teams of rows, y: ranks (routed), z: tokens
+// Team     TEAM neighbouring lanes of a subgroup (a power of two) share ROWS rows; each lane takes
+//          every TEAM-th chunk of 32 weights, so the order of additions is fixed
 // Reads    x and, by INPUT, aux; the weights; with ADD what is added; routed: the chosen experts' ids
 //          and where the residency table says that they are
-// Writes   y [token][rank][rows]; nothing for ranks outside the mask or absent, or on a halt
+// Writes   y [token][rank][rows]; nothing for ranks outside the mask or absent, or on a halt of
+//          another value than `despite`
 // Push     rl_matvec_push
 // Numerics f32 on exactly decoded weights; the RMS of the norm is found beside the products and
 //          applied to the sums, since it is one factor for all of them
 // Oracle   matrix products of backend/oracle            Test kernel.vulkan.matvec*
 #version 460
 #extension GL_GOOGLE_include_directive : require
+#define RL_PRODUCT
 #include "common.glsl"
 #include "decode.glsl"
 #include "dot.glsl"
@@ -21,119 +30,188 @@ layout(constant_id = 2) const uint TEAM = 32;
 layout(constant_id = 3) const uint INPUT = 0;
 layout(constant_id = 4) const uint MATRIX = 0;
 layout(constant_id = 5) const uint ADD = 0;
+layout(constant_id = 6) const uint CHUNKS = 64;     // of a row
+layout(constant_id = 7) const uint TILE = 64;       // chunks that are in shared memory at a time
+layout(constant_id = 8) const uint HEAD_PARTS = 4;  // RL_INPUT_HEADS: partial sums per head
 
 layout(push_constant, std430) uniform Push { rl_matvec_push p; };
 
 const bool PAIR = MATRIX == RL_MATRIX_PAIR || MATRIX == RL_MATRIX_ROUTED_PAIR;
 const bool ROUTED = MATRIX == RL_MATRIX_ROUTED || MATRIX == RL_MATRIX_ROUTED_PAIR;
-const uint OUTPUTS = PAIR ? ROWS / 2u : ROWS; // per team
+const uint OUTPUTS = PAIR ? ROWS / 2u : ROWS;       // per team
+const uint ITERS = (TILE + TEAM - 1u) / TEAM;       // chunks per lane and tile
+const uint SHARE = (8u * TILE + RL_LOCAL - 1u) / RL_LOCAL; // vectors of the input per invocation
+const uint LINE = TILE + 1u;
 
-// The inputs of chunk g; adds to the sum of squares where the norm needs it.
-void load_inputs(rl_floats4 x, rl_floats4 aux, uint g, uint n_chunks, out vec4 v[8],
-                 out vec4 sums, inout float squares)
+// Vector k (0..7) of chunk g of the tile is at [k][g]: neighbouring lanes read neighbouring places.
+shared vec4 staged[8u * LINE];
+shared float squares_of[64];
+shared float head_scale[RL_VK_MAX_HEADS]; // RL_INPUT_HEADS
+
+struct input_part {
+    vec4 x, aux;
+};
+
+input_part load_input(rl_floats4 x, uint i)
 {
-    sums = vec4(0.0);
-    [[unroll]] for (uint r = 0u; r < 4u; r++) {
-        uint first = rl_index(g, r, n_chunks), i = first >> 2;
-        vec4 a = x.v[i], b = x.v[i + 1u];
-        if (INPUT == RL_INPUT_NORM) {
-            squares += dot(a, a) + dot(b, b);
-            a *= aux.v[i];
-            b *= aux.v[i + 1u];
-        } else if (INPUT == RL_INPUT_HEADS) {
-            rl_floats part = rl_floats(p.aux + 4ul * uint64_t(gl_WorkGroupID.z * (p.cols / p.head) * p.parts));
-            uint at = (first / p.head) * p.parts;
-            float s = 0.0;
-            for (uint k = 0u; k < p.parts; k++)
-                s += part.v[at + k];
-            s = inversesqrt(s / float(p.head) + p.eps);
-            a *= s;
-            b *= s;
-        } else if (INPUT == RL_INPUT_SWIGLU) {
-            a = rl_swiglu4(a, aux.v[i]);
-            b = rl_swiglu4(b, aux.v[i + 1u]);
-        }
-        v[2u * r] = a;
-        v[2u * r + 1u] = b;
-#ifdef RL_OFFSET
-        sums[r] = rl_sum8(a, b);
-#endif
+    input_part v;
+    v.x = x.v[i];
+    v.aux = vec4(0.0);
+    uint token = gl_WorkGroupID.z, rank = gl_WorkGroupID.y;
+    if (INPUT == RL_INPUT_NORM) {
+        v.aux = rl_floats4(p.aux).v[i];
+    } else if (INPUT == RL_INPUT_SWIGLU) {
+        v.aux = rl_floats4(p.aux + 4ul * uint64_t(token * p.x_token + rank * p.x_rank)).v[i];
+    }
+    return v;
+}
+
+vec4 prepare(input_part v, uint i, inout float squares)
+{
+    if (INPUT == RL_INPUT_NORM) {
+        squares += dot(v.x, v.x);
+        return v.x * v.aux;
+    }
+    if (INPUT == RL_INPUT_SWIGLU) return rl_swiglu4(v.x, v.aux);
+    if (INPUT == RL_INPUT_HEADS) return v.x * head_scale[4u * i / p.head];
+    return v.x;
+}
+
+// Where vector n of the tile's input is in the row, in vectors.
+uint source_of(uint n, uint first_chunk)
+{
+    return (rl_index(first_chunk + (n >> 3), (n & 7u) >> 1, CHUNKS) >> 2) + (n & 1u);
+}
+
+void load_inputs(rl_floats4 x, uint tile, out input_part parts[SHARE])
+{
+    [[unroll]] for (uint k = 0u; k < SHARE; k++) {
+        uint n = min(gl_LocalInvocationIndex + k * RL_LOCAL, 8u * TILE - 1u);
+        n = min(n, 8u * (CHUNKS - tile) - 1u);
+        parts[k] = load_input(x, source_of(n, tile));
     }
 }
 
-float row_product(rl_words w, uint row, uint g, uint n_chunks, vec4 v[8], vec4 sums, float acc)
+// Byte of the matrix at which the team's k-th row begins.
+uint row_of(uint first, uint k)
 {
-    rl_chunk c;
-    rl_decode_row(w, row, g, n_chunks, c);
-    return rl_dot_chunk(c, v, sums, acc);
+    return min(first + (PAIR ? k >> 1 : k), p.rows - 1u) * p.row_bytes;
 }
 
 void main()
 {
-    uint rank = gl_WorkGroupID.y, token = gl_WorkGroupID.z;
+    uint rank = gl_WorkGroupID.y, token = gl_WorkGroupID.z, id = gl_LocalInvocationIndex;
+    if (ROUTED && ((p.mask >> rank) & 1u) == 0u) return;
+
+    // First what depends on nothing.
+    uint halt = rl_token(p.token).v.halt;
+    uint expert = ROUTED ? rl_words(p.ids).v[token * p.ranks + rank] : 0u;
+    rl_floats4 x = rl_floats4(p.x + 4ul * uint64_t(token * p.x_token + rank * p.x_rank));
+    input_part parts[SHARE];
+    load_inputs(x, 0u, parts);
+    rl_table_part table;
+    rl_table_fetch(p.tables, table);
+    if (INPUT == RL_INPUT_HEADS) {
+        uint heads = p.cols / p.head;
+        for (uint i = id; i < heads; i += RL_LOCAL) {
+            float sum = 0.0;
+            [[unroll]] for (uint k = 0u; k < HEAD_PARTS; k++)
+                sum += rl_floats(p.aux).v[(token * heads + i) * HEAD_PARTS + k];
+            head_scale[i] = inversesqrt(sum / float(p.head) + p.eps);
+        }
+    }
+
     uint64_t base = p.w;
     if (ROUTED) {
-        if (((p.mask >> rank) & 1u) == 0u) return;
-        uint expert = rl_words(p.ids).v[token * p.ranks + rank];
         uint64_t slot = rl_addresses(p.residency).v[expert];
         if (slot == 0ul) return;
         base += slot;
     }
-    uint halt = rl_token(p.token).v.halt;
-    rl_table_load(p.tables);
-    if (halt != 0u) return;
-    rl_words w = rl_words(base);
-    rl_words w_second = rl_words(base + (PAIR ? p.second : 0ul));
-    uint64_t x_at = 4ul * uint64_t(token * p.x_token + rank * p.x_rank);
-    rl_floats4 x = rl_floats4(p.x + x_at);
-    rl_floats4 aux = rl_floats4(p.aux + (INPUT == RL_INPUT_SWIGLU ? x_at : 0ul));
+    rl_words w = rl_words(base), w_second = rl_words(base + (PAIR ? p.second : 0ul));
     rl_floats_out y = rl_floats_out(p.y + 4ul * uint64_t(token * p.y_token + rank * p.rows));
     rl_floats add = rl_floats(p.add + 4ul * uint64_t(token * p.y_token));
 
-    uint lanes = min(TEAM, gl_SubgroupSize), lane = gl_SubgroupInvocationID & (lanes - 1u);
-    uint teams = gl_SubgroupSize / lanes;
+    uint lane = gl_SubgroupInvocationID & (TEAM - 1u), teams = gl_SubgroupSize / TEAM;
     uint team = (gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID) * teams +
-                gl_SubgroupInvocationID / lanes;
-    uint stride = gl_NumWorkGroups.x * gl_NumSubgroups * teams * OUTPUTS;
-    uint n_chunks = p.cols / 32u;
+                gl_SubgroupInvocationID / TEAM;
+    uint first = team * OUTPUTS;
+    float acc[ROWS];
+    [[unroll]] for (uint k = 0u; k < ROWS; k++)
+        acc[k] = 0.0;
+    float squares = 0.0;
 
-    // Teams of one subgroup go through the same number of rounds, so that shuffles stay whole.
-    for (uint round = 0u; round < p.rows; round += stride) {
-        uint first = round + team * OUTPUTS;
-        float acc[ROWS];
-        uint row_at[ROWS];
-        [[unroll]] for (uint k = 0u; k < ROWS; k++) {
-            acc[k] = 0.0;
-            row_at[k] = min(first + (PAIR ? k >> 1 : k), p.rows - 1u) * p.row_bytes;
-        }
-        float squares = 0.0;
-        for (uint g = lane; g < n_chunks; g += lanes) {
-            vec4 v[8], sums;
-            load_inputs(x, aux, g, n_chunks, v, sums, squares);
-            if (RL_SOFTWARE) {
-                [[dont_unroll]] for (uint k = 0u; k < ROWS; k++)
-                    acc[k] = row_product(PAIR && (k & 1u) != 0u ? w_second : w, row_at[k], g,
-                                         n_chunks, v, sums, acc[k]);
-            } else {
+    for (uint tile = 0u; tile < CHUNKS; tile += TILE) {
+        if (tile != 0u) load_inputs(x, tile, parts);
+        rl_raw raw[ROWS * ITERS];
+        if (!RL_SOFTWARE) {
+            [[unroll]] for (uint i = 0u; i < ITERS; i++) {
+                uint g = min(tile + lane + i * TEAM, CHUNKS - 1u);
                 [[unroll]] for (uint k = 0u; k < ROWS; k++)
-                    acc[k] = row_product(PAIR && (k & 1u) != 0u ? w_second : w, row_at[k], g,
-                                         n_chunks, v, sums, acc[k]);
+                    rl_fetch_row(PAIR && (k & 1u) != 0u ? w_second : w, row_of(first, k), g, CHUNKS,
+                                 raw[i * ROWS + k]);
             }
         }
+        if (tile != 0u) {
+            barrier(); // the tile before has been read
+        } else {
+            rl_table_store(table);
+            if (INPUT == RL_INPUT_HEADS) barrier();
+        }
+        [[unroll]] for (uint k = 0u; k < SHARE; k++) {
+            uint n = id + k * RL_LOCAL;
+            if (n < 8u * TILE && tile + (n >> 3) < CHUNKS)
+                staged[(n & 7u) * LINE + (n >> 3)] = prepare(parts[k], source_of(n, tile), squares);
+        }
+        barrier();
+        if (halt != 0u && halt != p.despite) return;
+
+        [[dont_unroll]] for (uint i = 0u; i < ITERS; i++) {
+            uint place = lane + i * TEAM, g = tile + place;
+            vec4 v[8], sums = vec4(0.0);
+            [[unroll]] for (uint k = 0u; k < 8u; k++)
+                v[k] = staged[k * LINE + min(place, TILE - 1u)];
+#ifdef RL_OFFSET
+            [[unroll]] for (uint r = 0u; r < 4u; r++)
+                sums[r] = rl_sum8(v[2u * r], v[2u * r + 1u]);
+#endif
+            [[dont_unroll]] for (uint k = 0u; k < ROWS; k++) {
+                rl_chunk c;
+                uint row = row_of(first, k);
+                if (RL_SOFTWARE)
+                    rl_decode_row(PAIR && (k & 1u) != 0u ? w_second : w, row, min(g, CHUNKS - 1u),
+                                  CHUNKS, c);
+                else
+                    rl_expand_row(raw[0], row, g, CHUNKS, c);
+                float sum = acc[0];
+                if (g < CHUNKS && place < TILE) sum = rl_dot_chunk(c, v, sums, sum);
+                [[unroll]] for (uint r = 0u; r + 1u < ROWS; r++)
+                    acc[r] = acc[r + 1u];
+                acc[ROWS - 1u] = sum;
+                [[unroll]] for (uint r = 0u; r + 1u < ROWS * ITERS; r++)
+                    raw[r] = raw[r + 1u];
+            }
+        }
+    }
+
+    [[unroll]] for (uint k = 0u; k < ROWS; k++)
+        acc[k] = rl_team_sum(acc[k], TEAM);
+    if (INPUT == RL_INPUT_NORM) {
+        squares = subgroupAdd(squares);
+        if (gl_SubgroupInvocationID == 0u) squares_of[gl_SubgroupID] = squares;
+        barrier();
+        squares = 0.0;
+        for (uint i = 0u; i < gl_NumSubgroups; i++)
+            squares += squares_of[i];
+        float scale = inversesqrt(squares / float(p.cols) + p.eps);
         [[unroll]] for (uint k = 0u; k < ROWS; k++)
-            acc[k] = rl_team_sum(acc[k], lanes);
-        if (INPUT == RL_INPUT_NORM) {
-            float scale = inversesqrt(rl_team_sum(squares, lanes) / float(p.cols) + p.eps);
-            [[unroll]] for (uint k = 0u; k < ROWS; k++)
-                acc[k] *= scale;
-        }
-        [[unroll]] for (uint k = 0u; k < OUTPUTS; k++) {
-            uint row = first + k;
-            if (lane == 0u && row < p.rows) {
-                float value = PAIR ? rl_silu(acc[2u * k]) * acc[2u * k + 1u] : acc[k];
-                if (ADD != 0u) value += add.v[row];
-                y.v[row] = value;
-            }
+            acc[k] *= scale;
+    }
+    [[unroll]] for (uint k = 0u; k < OUTPUTS; k++) {
+        uint row = first + k;
+        if (lane == 0u && row < p.rows) {
+            float value = PAIR ? rl_silu(acc[2u * k]) * acc[2u * k + 1u] : acc[k];
+            if (ADD != 0u) value += add.v[row];
+            y.v[row] = value;
         }
     }
 }

@@ -17,60 +17,65 @@
 #include "common.glsl"
 
 layout(constant_id = 1) const uint FORCED = 0;
+layout(constant_id = 2) const uint SHARE = 8; // logits per invocation
 layout(push_constant, std430) uniform Push { rl_route_push p; };
 
 const uint GROUPS = 64;
-shared float group_top[GROUPS];
+const float NONE = -3.4e38;
+shared vec4 group_top[GROUPS / 4];
 shared float bound;
 shared uint n_found;
 shared uint found_id[1024];
 shared float found_logit[1024];
 shared uint chosen[32];
-shared float chosen_logit[32];
+shared float chosen_logit[32], chosen_exp[32];
 
 void choose(rl_floats logits)
 {
     uint id = gl_LocalInvocationIndex;
-    const float none = -3.4e38;
-    float m = none;
-    for (uint i = id; i < p.n_expert; i += GROUPS)
-        m = max(m, logits.v[i]);
-    group_top[id] = m;
+    float l[SHARE], m = NONE;
+    [[unroll]] for (uint i = 0u; i < SHARE; i++)
+        l[i] = logits.v[min(id + i * GROUPS, p.n_expert - 1u)];
+    [[unroll]] for (uint i = 0u; i < SHARE; i++) {
+        if (id + i * GROUPS >= p.n_expert) l[i] = NONE;
+        m = max(m, l[i]);
+    }
+    group_top[id / 4u][id % 4u] = m;
     if (id == 0u) {
         n_found = 0u;
-        bound = none;
+        bound = NONE;
     }
     // What is not a number is never ranked: then these stand, and no index is out of range.
     if (id < p.k) {
         chosen[id] = id;
-        chosen_logit[id] = none;
+        chosen_logit[id] = NONE;
     }
     barrier();
     uint rank = 0u;
-    for (uint i = 0u; i < GROUPS; i++)
-        rank += uint(group_top[i] > m || (group_top[i] == m && i < id));
+    for (uint i = 0u; i < GROUPS / 4u; i++) {
+        vec4 other = group_top[i];
+        [[unroll]] for (uint j = 0u; j < 4u; j++)
+            rank += uint(other[j] > m || (other[j] == m && 4u * i + j < id));
+    }
     // With fewer groups than k (few experts) everything is a candidate.
     if (rank == p.k - 1u && id < p.n_expert) bound = m;
     barrier();
-    for (uint i = id; i < p.n_expert; i += GROUPS) {
-        float l = logits.v[i];
-        if (l >= bound) {
+    [[unroll]] for (uint i = 0u; i < SHARE; i++)
+        if (id + i * GROUPS < p.n_expert && l[i] >= bound) {
             uint at = atomicAdd(n_found, 1u);
-            found_id[at] = i;
-            found_logit[at] = l;
+            found_id[at] = id + i * GROUPS;
+            found_logit[at] = l[i];
         }
-    }
     barrier();
     uint n = n_found;
     for (uint i = id; i < n; i += GROUPS) {
-        float l = found_logit[i];
-        uint e = found_id[i];
-        uint r = 0u;
+        float mine = found_logit[i];
+        uint e = found_id[i], r = 0u;
         for (uint j = 0u; j < n; j++)
-            r += uint(found_logit[j] > l || (found_logit[j] == l && found_id[j] < e));
+            r += uint(found_logit[j] > mine || (found_logit[j] == mine && found_id[j] < e));
         if (r < p.k) {
             chosen[r] = e;
-            chosen_logit[r] = l;
+            chosen_logit[r] = mine;
         }
     }
     barrier();
@@ -79,7 +84,7 @@ void choose(rl_floats logits)
 void main()
 {
     rl_token token = rl_token(p.token);
-    if (token.v.halt != 0u) return;
+    uint halt = token.v.halt, check = token.v.check;
     uint id = gl_LocalInvocationIndex, t = gl_WorkGroupID.x;
     rl_floats logits = rl_floats(p.logits + 4ul * uint64_t(t * p.n_expert));
     if (FORCED != 0u) {
@@ -92,17 +97,22 @@ void main()
     } else {
         choose(logits);
     }
+    if (halt != 0u) return;
+    if (id < p.k) {
+        float top = chosen_logit[0];
+        for (uint i = 1u; i < p.k; i++)
+            top = max(top, chosen_logit[i]);
+        chosen_exp[id] = exp(chosen_logit[id] - top);
+    }
+    barrier();
     if (id >= p.k) return;
-    float top = chosen_logit[0];
-    for (uint i = 1u; i < p.k; i++)
-        top = max(top, chosen_logit[i]);
-    float sum = 0.0;
-    for (uint i = 0u; i < p.k; i++)
-        sum += exp(chosen_logit[i] - top);
     uint e = chosen[id], at = t * p.k + id;
     rl_words_out(p.ids).v[at] = e;
     rl_words_out(p.publish).v[at] = e;
-    rl_floats_out(p.weights).v[at] = exp(chosen_logit[id] - top) / sum;
-    bool look = token.v.check != 0u && p.residency != 0ul;
+    float sum = 0.0;
+    for (uint i = 0u; i < p.k; i++)
+        sum += chosen_exp[i];
+    rl_floats_out(p.weights).v[at] = chosen_exp[id] / sum;
+    bool look = check != 0u && p.residency != 0ul;
     if (look && rl_addresses(p.residency).v[e] == 0ul) token.v.halt = p.layer + 1u;
 }

@@ -51,6 +51,8 @@ struct rl_vk_token {
 #define RL_INPUT_HEADS  2 /* x scaled per head: aux [cols / head][parts] sums of squares */
 #define RL_INPUT_SWIGLU 3 /* silu(x) * aux                                               */
 
+#define RL_VK_MAX_HEADS 256 /* cols / head of RL_INPUT_HEADS */
+
 /* How matvec.comp finds its matrix (MATRIX). */
 #define RL_MATRIX_PLAIN       0 /* at w                                                          */
 #define RL_MATRIX_PAIR        1 /* two: at w and w + second; the output is silu(first) * second  */
@@ -78,7 +80,7 @@ struct rl_matvec_push {
     RL_U32 x_token; /* floats from one token's input to the next (WorkGroupID.z)       */
     RL_U32 y_token;
     RL_F32 eps;
-    RL_U32 unused;
+    RL_U32 despite; /* a halt of this value does not stop the product                  */
 };
 
 struct rl_embed_push {
