@@ -256,6 +256,8 @@ typedef struct rl_backend_ops {
     /* The residency table entry of one expert; 0: not resident. Called by the engine when the cache
      * says so; only between stages. */
     void (*residency_set)(rl_backend *be, uint32_t layer, uint32_t expert, uint64_t address);
+    /* The entry as the backend's kernels will find it: for checks of a debug build. */
+    uint64_t (*residency_get)(const rl_backend *be, uint32_t layer, uint32_t expert);
     /* Fixes the network and takes the activation buffers for batches of up to max_batch tokens. The
      * net is borrowed until close. Device backends build pipelines and warm up here. */
     rl_status (*attach)(rl_backend *be, const rl_net *net, uint32_t max_batch, rl_error *err);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "engine/experts.h"
 
@@ -249,6 +250,7 @@ rl_status rl_decoder_run(rl_decoder *d, const rl_forward *f, rl_error *err)
         rl_experts_end(e->experts);
         if (!status && missed) status = run_sync(d, f, err);
     }
+    RL_DCHECK(rl_experts_consistent(e->experts));
     if (status) return status;
     learn(d, path, rl_clock_ns() - start);
     d->tokens++;

@@ -352,6 +352,20 @@ rl_cache *rl_experts_cache(rl_experts *x)
     return x->cache;
 }
 
+bool rl_experts_consistent(const rl_experts *x)
+{
+    const rl_engine *e = x->engine;
+    for (uint32_t layer = 0; layer < e->net.shape.n_layer; layer++)
+        for (uint32_t expert = 0; expert < e->net.shape.n_expert; expert++) {
+            rl_expert_key key = { layer, expert };
+            rl_slot slot = rl_cache_find(x->cache, key);
+            uint64_t address =
+                rl_slot_is_none(slot) ? 0 : e->ops->slot_address(e->be, slot.class, slot.index);
+            if (e->ops->residency_get(e->be, layer, expert) != address) return false;
+        }
+    return true;
+}
+
 rl_residency *rl_experts_residency(rl_experts *x)
 {
     return x->residency;

@@ -50,6 +50,9 @@ typedef struct rl_experts_figures {
 
 rl_experts_figures rl_experts_get_figures(const rl_experts *experts);
 
+/* Whether every entry of the backend's residency table is what the cache says: looks at all of them. */
+bool rl_experts_consistent(const rl_experts *experts);
+
 rl_reader_info rl_experts_io(const rl_experts *experts);
 const rl_cache_plan *rl_experts_plan(const rl_experts *experts);
 rl_cache *rl_experts_cache(rl_experts *experts);

@@ -262,6 +262,7 @@ const rl_backend_ops rl_backend_cpu = {
     .slot_host = rl_cpu_slot_host,
     .slot_write = rl_cpu_slot_write,
     .residency_set = rl_cpu_residency_set,
+    .residency_get = rl_cpu_residency_get,
     .attach = rl_cpu_attach,
     .batch_bytes = rl_cpu_batch_bytes,
     .state_create = rl_cpu_state_create,

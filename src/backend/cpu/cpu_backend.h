@@ -186,6 +186,7 @@ void *rl_cpu_slot_host(const rl_backend *be, uint32_t slot_class, uint32_t index
 rl_status rl_cpu_slot_write(rl_backend *be, uint32_t slot_class, uint32_t index, uint64_t offset,
                             const void *bytes, uint64_t n, rl_error *err);
 void rl_cpu_residency_set(rl_backend *be, uint32_t layer, uint32_t expert, uint64_t address);
+uint64_t rl_cpu_residency_get(const rl_backend *be, uint32_t layer, uint32_t expert);
 
 /* cpu_plan.c: the activation buffers */
 rl_status rl_cpu_attach(rl_backend *be, const rl_net *net, uint32_t max_batch, rl_error *err);

@@ -132,3 +132,9 @@ void rl_cpu_residency_set(rl_backend *be, uint32_t layer, uint32_t expert, uint6
     RL_ASSERT(cpu->net && layer < cpu->shape.n_layer && expert < cpu->shape.n_expert);
     cpu->residency[(size_t)layer * cpu->shape.n_expert + expert] = address;
 }
+
+uint64_t rl_cpu_residency_get(const rl_backend *be, uint32_t layer, uint32_t expert)
+{
+    const rl_cpu *cpu = (const rl_cpu *)be;
+    return cpu->residency[(size_t)layer * cpu->shape.n_expert + expert];
+}

@@ -151,6 +151,12 @@ static void oracle_residency_set(rl_backend *be, uint32_t layer, uint32_t expert
         (const uint8_t *)(uintptr_t)address;
 }
 
+static uint64_t oracle_residency_get(const rl_backend *be, uint32_t layer, uint32_t expert)
+{
+    const oracle *o = (const oracle *)be;
+    return (uintptr_t)o->residency[(size_t)layer * o->net->shape.n_expert + expert];
+}
+
 /* ---- attach ---------------------------------------------------------------------------------- */
 
 static uint32_t larger(uint32_t a, uint32_t b)
@@ -615,6 +621,7 @@ const rl_backend_ops rl_backend_oracle = {
     .slot_host = oracle_slot_host,
     .slot_write = oracle_slot_write,
     .residency_set = oracle_residency_set,
+    .residency_get = oracle_residency_get,
     .attach = oracle_attach,
     .batch_bytes = oracle_batch_bytes,
     .state_create = oracle_state_create,

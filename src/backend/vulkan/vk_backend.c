@@ -280,6 +280,13 @@ static void vk_residency_set(rl_backend *be, uint32_t layer, uint32_t expert, ui
     *(volatile uint64_t *)(void *)(vk->residency.host + at) = address;
 }
 
+static uint64_t vk_residency_get(const rl_backend *be, uint32_t layer, uint32_t expert)
+{
+    const rl_vk_backend *vk = (const rl_vk_backend *)be;
+    size_t at = 8 * ((size_t)layer * vk->net->shape.n_expert + expert);
+    return *(const volatile uint64_t *)(const void *)(vk->residency.host + at);
+}
+
 /* ---- activations --------------------------------------------------------------------------------------------- */
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -446,17 +453,17 @@ static rl_status vk_attach(rl_backend *be, const rl_net *net, uint32_t max_batch
         .get_counters = vk_get_counters, .list_devices = vk_list_devices, .supports = vk_supports, \
         .weight_alloc = vk_weight_alloc, .weight_write = vk_weight_write,                          \
         .pool_create = vk_pool_create, .slot_address = vk_slot_address, .slot_host = vk_slot_host, \
-        .slot_write = vk_slot_write, .residency_set = vk_residency_set, .attach = vk_attach,       \
-        .batch_bytes = vk_batch_bytes, .state_create = rl_vk_state_create,                         \
-        .state_destroy = rl_vk_state_destroy, .state_reset = rl_vk_state_reset,                    \
-        .state_commit = rl_vk_state_commit, .state_read = rl_vk_state_read,                        \
-        .state_write = rl_vk_state_write, .begin = rl_vk_begin, .embed = rl_vk_embed,              \
-        .delta_in = rl_vk_delta_in, .delta_step = rl_vk_delta_step, .attn_in = rl_vk_attn_in,      \
-        .attn_step = rl_vk_attn_step, .mix_out = rl_vk_mix_out, .moe_in = rl_vk_moe_in,            \
-        .route = rl_vk_route, .route_ahead = rl_vk_route_ahead, .moe_shared = rl_vk_moe_shared,    \
-        .moe_experts = rl_vk_moe_experts, .drain = rl_vk_drain, .moe_out = rl_vk_moe_out,          \
-        .head = rl_vk_head, .end = rl_vk_end, .read_tap = rl_vk_read_tap,                          \
-        .time_stages = vk_time_stages, .routed = routed_ops,                                       \
+        .slot_write = vk_slot_write, .residency_set = vk_residency_set,                            \
+        .residency_get = vk_residency_get, .attach = vk_attach, .batch_bytes = vk_batch_bytes,     \
+        .state_create = rl_vk_state_create, .state_destroy = rl_vk_state_destroy,                  \
+        .state_reset = rl_vk_state_reset, .state_commit = rl_vk_state_commit,                      \
+        .state_read = rl_vk_state_read, .state_write = rl_vk_state_write, .begin = rl_vk_begin,    \
+        .embed = rl_vk_embed, .delta_in = rl_vk_delta_in, .delta_step = rl_vk_delta_step,          \
+        .attn_in = rl_vk_attn_in, .attn_step = rl_vk_attn_step, .mix_out = rl_vk_mix_out,          \
+        .moe_in = rl_vk_moe_in, .route = rl_vk_route, .route_ahead = rl_vk_route_ahead,            \
+        .moe_shared = rl_vk_moe_shared, .moe_experts = rl_vk_moe_experts, .drain = rl_vk_drain,    \
+        .moe_out = rl_vk_moe_out, .head = rl_vk_head, .end = rl_vk_end,                            \
+        .read_tap = rl_vk_read_tap, .time_stages = vk_time_stages, .routed = routed_ops,           \
     }
 
 const rl_backend_ops rl_backend_vulkan = OPS(&rl_vk_routed_ops);
