@@ -4,12 +4,8 @@
 #define RL_RAW         4
 #define RL_OFFSET
 #include "raw.glsl"
+#include "run.glsl"
 #include "ternary.glsl"
-
-uint rl_run(uint chunk, uint run)
-{
-    return 32u * chunk + 8u * run;
-}
 
 void rl_fetch(rl_words p, uint at, uint chunk, out rl_raw r)
 {

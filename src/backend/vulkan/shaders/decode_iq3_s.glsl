@@ -5,12 +5,8 @@
 #define RL_TABLE_START RL_TABLE_IQ3_S
 #define RL_TABLE_SIZE  512
 #include "raw.glsl"
+#include "run.glsl"
 #include "grid.glsl"
-
-uint rl_run(uint chunk, uint run)
-{
-    return 32u * chunk + 8u * run;
-}
 
 void rl_fetch(rl_words p, uint at, uint chunk, out rl_raw r)
 {

@@ -5,12 +5,8 @@
 #define RL_TABLE_START RL_TABLE_IQ4_NL
 #define RL_TABLE_SIZE  16
 #include "raw.glsl"
+#include "run.glsl"
 #include "table.glsl"
-
-uint rl_run(uint chunk, uint run)
-{
-    return 32u * chunk + 8u * run;
-}
 
 vec4 rl_look_up(uint nibbles) // bits 0..3 of each byte
 {
