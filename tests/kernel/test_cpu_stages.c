@@ -1,9 +1,8 @@
 /* test_cpu_stages.c - every stage of the cpu backend against a direct computation in double.
  *
- * The reference below is QWEN3NEXT.md written down once more, token by token, on random small nets
- * of odd shapes. It keeps every intermediate value that the backend can show, and the backend is
- * led through the same tokens in batches of many sizes; the reference's experts are forced, so that
- * a near-tie cannot part the two. */
+ * The reference (support/stages_reference.h) runs token by token over random small nets of odd shapes;
+ * the backend is led through the same tokens in batches of many sizes. The reference's experts are
+ * forced, so that a near-tie cannot part the two. */
 #include "support/test.h"
 
 #include <math.h>
@@ -13,477 +12,9 @@
 #include "base/bytes.h"
 #include "quant/quant.h"
 #include "support/fault.h"
+#include "support/stages_reference.h"
 
-/* ---- a random net ---------------------------------------------------------------------------- */
-
-enum { F32 = 0, F16 = 1, Q8_0 = 8, MAX_LAYERS = 6 };
-
-typedef struct net {
-    rl_net net;
-    rl_layer layers[MAX_LAYERS];
-    rl_backend *be;
-    const rl_backend_ops *ops;
-    uint64_t seed;
-    float *plain[256]; /* decoded weights, in the order of allocation */
-    rl_weight *weight[256];
-    uint32_t n_plain;
-    float *experts[MAX_LAYERS][3]; /* [E][F][H], [E][F][H], [E][H][F] decoded */
-} net;
-
-static void fill_bytes(net *n, uint32_t type, uint64_t values, float spread, void *out)
-{
-    for (uint64_t i = 0; i < values; i++) {
-        const float x = rl_test_random_normal(&n->seed) * spread;
-        if (type == F32) {
-            ((float *)out)[i] = x;
-        } else if (type == F16) {
-            ((uint16_t *)out)[i] = rl_f16_from_f32(x);
-        } else { /* Q8_0: a scale and 32 bytes */
-            uint8_t *block = (uint8_t *)out + i / 32 * 34;
-            const uint16_t d = rl_f16_from_f32(spread / 40);
-            memcpy(block, &d, 2);
-            float q = x / (spread / 40);
-            q = q > 127 ? 127 : q < -127 ? -127 : q;
-            block[2 + i % 32] = (uint8_t)(int8_t)lrintf(q);
-        }
-    }
-}
-
-static float *add_weight(net *n, rl_weight *w, uint32_t type, uint32_t rows, uint32_t cols,
-                         float spread, float centre)
-{
-    rl_error err = { "" };
-    *w = (rl_weight){ .type = type, .rows = rows, .cols = cols };
-    assert_ok(n->ops->weight_alloc(n->be, w, "test.weight", &err));
-    const uint64_t values = (uint64_t)rows * cols;
-    uint8_t *bytes = malloc(w->bytes);
-    fill_bytes(n, type, values, spread, bytes);
-    if (centre != 0)
-        for (uint64_t i = 0; i < values; i++)
-            ((float *)(void *)bytes)[i] += centre;
-    const uint64_t half = w->bytes / 3; /* in two writes */
-    assert_ok(n->ops->weight_write(n->be, w, 0, bytes, half, &err));
-    assert_ok(n->ops->weight_write(n->be, w, half, bytes + half, w->bytes - half, &err));
-    float *plain = malloc(values * sizeof *plain);
-    rl_quant_decode(rl_quant_find(type), bytes, values, plain);
-    free(bytes);
-    assert_true(n->n_plain < 256);
-    n->weight[n->n_plain] = w;
-    n->plain[n->n_plain++] = plain;
-    return plain;
-}
-
-static const float *plain_of(const net *n, const rl_weight *w)
-{
-    for (uint32_t i = 0; i < n->n_plain; i++)
-        if (n->weight[i] == w) return n->plain[i];
-    fail_msg("no such weight");
-    return NULL;
-}
-
-typedef struct net_params {
-    rl_shape shape;
-    const char *recurrent; /* per layer 'G' or 'A' */
-    uint32_t dense_type, expert_type, down_type;
-    uint32_t threads, max_batch;
-    const char *isa;
-} net_params;
-
-static void add_experts(net *n, uint32_t layer, uint32_t type, uint32_t down_type)
-{
-    rl_error err = { "" };
-    const rl_shape *s = &n->net.shape;
-    rl_expert_layout *e = &n->layers[layer].expert;
-    const uint64_t values = (uint64_t)s->n_ff_expert * s->n_embd;
-    for (int part = 0; part < 3; part++)
-        n->experts[layer][part] = malloc(values * s->n_expert * sizeof(float));
-    uint8_t *slot = malloc(e->bytes);
-    for (uint32_t x = 0; x < s->n_expert; x++) {
-        fill_bytes(n, type, values, 1.5f / sqrtf((float)s->n_embd), slot + e->gate_offset);
-        fill_bytes(n, type, values, 1.5f / sqrtf((float)s->n_embd), slot + e->up_offset);
-        fill_bytes(n, down_type, values, 1.5f / sqrtf((float)s->n_ff_expert),
-                   slot + e->down_offset);
-        rl_quant_decode(rl_quant_find(type), slot + e->gate_offset, values,
-                        n->experts[layer][0] + x * values);
-        rl_quant_decode(rl_quant_find(type), slot + e->up_offset, values,
-                        n->experts[layer][1] + x * values);
-        rl_quant_decode(rl_quant_find(down_type), slot + e->down_offset, values,
-                        n->experts[layer][2] + x * values);
-        /* Slots in another order than experts. */
-        const uint32_t index = layer * s->n_expert + (s->n_expert - 1 - x);
-        if (x % 2)
-            memcpy(n->ops->slot_host(n->be, 1, index), slot, e->bytes);
-        else
-            assert_ok(n->ops->slot_write(n->be, 1, index, 0, slot, e->bytes, &err));
-        n->ops->residency_set(n->be, layer, x, n->ops->slot_address(n->be, 1, index));
-    }
-    free(slot);
-}
-
-static net *net_create(const net_params *p)
-{
-    rl_error err = { "" };
-    net *n = calloc(1, sizeof *n);
-    n->ops = &rl_backend_cpu;
-    n->seed = 42;
-    assert_ok(
-        n->ops->open(&n->be, &(rl_backend_params){ .n_threads = p->threads, .isa = p->isa }, &err));
-    rl_shape *s = &n->net.shape;
-    *s = p->shape;
-    n->net.layers = n->layers;
-    const float in = 1.5f / sqrtf((float)s->n_embd);
-    const uint32_t h = s->n_embd, dense = p->dense_type;
-    add_weight(n, &n->net.embedding, dense, s->n_vocab, h, 1, 0);
-    add_weight(n, &n->net.output_norm, F32, 1, h, 0.3f, 1);
-    add_weight(n, &n->net.head, dense, s->n_vocab, h, in, 0);
-    const uint32_t vd = s->n_value_head * s->delta_dim, channels = rl_shape_conv_channels(s);
-    for (uint32_t i = 0; i < s->n_layer; i++) {
-        rl_layer *l = &n->layers[i];
-        l->recurrent = p->recurrent[i] == 'G';
-        add_weight(n, &l->mix_norm, F32, 1, h, 0.3f, 1);
-        add_weight(n, &l->moe_norm, F32, 1, h, 0.3f, 1);
-        if (l->recurrent) {
-            rl_delta_weights *w = &l->delta;
-            add_weight(n, &w->qkv, dense, channels, h, in, 0);
-            add_weight(n, &w->gate, dense, vd, h, in, 0);
-            add_weight(n, &w->ba, dense, 2 * s->n_value_head, h, in, 0);
-            add_weight(n, &w->conv, F32, channels, s->conv_taps, 0.6f, 0);
-            add_weight(n, &w->dt, F32, 1, s->n_value_head, 1, 0);
-            float *a = add_weight(n, &w->a, F32, 1, s->n_value_head, 0.2f, 0.3f);
-            for (uint32_t j = 0; j < s->n_value_head; j++)
-                a[j] = -fabsf(a[j]);
-            assert_ok(n->ops->weight_write(n->be, &w->a, 0, a, w->a.bytes, &err));
-            add_weight(n, &w->norm, F32, 1, s->delta_dim, 0.3f, 1);
-            add_weight(n, &w->out, dense, h, vd, 1.0f / sqrtf((float)vd), 0);
-        } else {
-            rl_attn_weights *w = &l->attn;
-            const uint32_t d = s->head_dim;
-            add_weight(n, &w->q, dense, 2 * s->n_head * d, h, in, 0);
-            add_weight(n, &w->k, dense, s->n_head_kv * d, h, in, 0);
-            add_weight(n, &w->v, dense, s->n_head_kv * d, h, in, 0);
-            add_weight(n, &w->q_norm, F32, 1, d, 0.3f, 1.5f);
-            add_weight(n, &w->k_norm, F32, 1, d, 0.3f, 1.5f);
-            add_weight(n, &w->out, dense, h, s->n_head * d, 1.5f / sqrtf((float)s->n_head * d), 0);
-        }
-        add_weight(n, &l->router, F32, s->n_expert, h, in, 0);
-        add_weight(n, &l->shared_scale, F32, 1, h, in, 0);
-        add_weight(n, &l->shared_gate, dense, s->n_ff_shared, h, in, 0);
-        add_weight(n, &l->shared_up, dense, s->n_ff_shared, h, in, 0);
-        add_weight(n, &l->shared_down, dense, h, s->n_ff_shared,
-                   1.5f / sqrtf((float)s->n_ff_shared), 0);
-        uint64_t part, down;
-        const uint64_t values = (uint64_t)s->n_ff_expert * h;
-        assert_true(rl_quant_bytes(rl_quant_find(p->expert_type), values, &part));
-        assert_true(rl_quant_bytes(rl_quant_find(p->down_type), values, &down));
-        l->expert = (rl_expert_layout){ .gate_type = p->expert_type,
-                                        .up_type = p->expert_type,
-                                        .down_type = p->down_type,
-                                        .gate_offset = down,
-                                        .up_offset = down + part,
-                                        .down_offset = 0,
-                                        .bytes = down + 2 * part,
-                                        .slot_class = 1 };
-    }
-    const uint64_t bytes[2] = { 4096, n->layers[0].expert.bytes };
-    const uint32_t count[2] = { 1, s->n_layer * s->n_expert };
-    assert_ok(n->ops->pool_create(n->be, 2, bytes, count, &err));
-    assert_ok(n->ops->attach(n->be, &n->net, p->max_batch, &err));
-    for (uint32_t i = 0; i < s->n_layer; i++)
-        add_experts(n, i, p->expert_type, p->down_type);
-    return n;
-}
-
-static void net_destroy(net *n)
-{
-    n->ops->close(n->be);
-    for (uint32_t i = 0; i < n->n_plain; i++)
-        free(n->plain[i]);
-    for (uint32_t i = 0; i < MAX_LAYERS; i++)
-        for (int part = 0; part < 3; part++)
-            free(n->experts[i][part]);
-    free(n);
-}
-
-/* ---- the reference --------------------------------------------------------------------------- */
-
-typedef struct trace_layer {
-    double *mix, *out;     /* [T][H] residual stream after the mixer and after the layer */
-    double *router;        /* [T][E] */
-    uint32_t *ids;         /* [T][K] */
-    double *weights;       /* [T][K] */
-    double *conv, *s;      /* [C-1][channels], [Hv][D][D] at the end */
-    double *keys, *values; /* [T][n_head_kv d] */
-} trace_layer;
-
-typedef struct trace {
-    uint32_t n; /* tokens */
-    uint32_t *tokens;
-    double *embed, *final, *logits; /* [T][..] */
-    trace_layer layer[MAX_LAYERS];
-} trace;
-
-static double *doubles(size_t n)
-{
-    double *p = calloc(n + 1, sizeof *p);
-    assert_non_null(p);
-    return p;
-}
-
-static void multiply(const net *n, const rl_weight *w, const double *x, double *y)
-{
-    const float *plain = plain_of(n, w);
-    for (uint32_t r = 0; r < w->rows; r++) {
-        y[r] = 0;
-        for (uint32_t c = 0; c < w->cols; c++)
-            y[r] += plain[(size_t)r * w->cols + c] * x[c];
-    }
-}
-
-static void rms(const double *x, const float *weight, uint32_t n, double eps, double *out)
-{
-    double sum = 0;
-    for (uint32_t i = 0; i < n; i++)
-        sum += x[i] * x[i];
-    const double scale = 1 / sqrt(sum / n + eps);
-    for (uint32_t i = 0; i < n; i++)
-        out[i] = x[i] * scale * weight[i];
-}
-
-static double sigmoid(double x)
-{
-    return 1 / (1 + exp(-x));
-}
-
-static double silu(double x)
-{
-    return x * sigmoid(x);
-}
-
-static void ref_delta(const net *n, const rl_layer *l, trace_layer *t, const double *h, double *y)
-{
-    const rl_shape *s = &n->net.shape;
-    const uint32_t d = s->delta_dim, hv = s->n_value_head, r = hv / s->n_key_head;
-    const uint32_t channels = rl_shape_conv_channels(s), past = s->conv_taps - 1;
-    double *u = doubles(channels), *c = doubles(channels), *z = doubles(hv * d);
-    double *m = doubles(2 * hv), *p = doubles(d), *o = doubles(d);
-    multiply(n, &l->delta.qkv, h, u);
-    multiply(n, &l->delta.gate, h, z);
-    multiply(n, &l->delta.ba, h, m);
-    const float *conv = plain_of(n, &l->delta.conv);
-    for (uint32_t ch = 0; ch < channels; ch++) {
-        double sum = u[ch] * conv[ch * s->conv_taps + past];
-        for (uint32_t j = 0; j < past; j++)
-            sum += t->conv[(size_t)j * channels + ch] * conv[ch * s->conv_taps + j];
-        c[ch] = silu(sum);
-    }
-    for (uint32_t j = 0; j < past; j++)
-        memcpy(t->conv + (size_t)j * channels,
-               j + 1 < past ? t->conv + (size_t)(j + 1) * channels : u, channels * sizeof *u);
-    for (uint32_t head = 0; head < 2 * s->n_key_head; head++) {
-        double sum = 1e-6;
-        for (uint32_t i = 0; i < d; i++)
-            sum += c[head * d + i] * c[head * d + i];
-        for (uint32_t i = 0; i < d; i++)
-            c[head * d + i] /= sqrt(sum) * (head < s->n_key_head ? sqrt(d) : 1);
-    }
-    for (uint32_t j = 0; j < hv; j++) {
-        const double *q = c + j / r * d, *k = c + (s->n_key_head + j / r) * d;
-        const double *v = c + (2 * s->n_key_head + j) * d;
-        const double beta = sigmoid(m[j / r * 2 * r + j % r]);
-        const double a = m[j / r * 2 * r + r + j % r] + plain_of(n, &l->delta.dt)[j];
-        const double decay = exp(plain_of(n, &l->delta.a)[j] * log1p(exp(a)));
-        double *state = t->s + (size_t)j * d * d;
-        for (uint32_t i = 0; i < d * d; i++)
-            state[i] *= decay;
-        for (uint32_t x = 0; x < d; x++) {
-            p[x] = 0;
-            for (uint32_t i = 0; i < d; i++)
-                p[x] += k[i] * state[i * d + x];
-        }
-        for (uint32_t x = 0; x < d; x++) {
-            const double e = beta * (v[x] - p[x]);
-            o[x] = 0;
-            for (uint32_t i = 0; i < d; i++) {
-                state[i * d + x] += k[i] * e;
-                o[x] += state[i * d + x] * q[i];
-            }
-        }
-        rms(o, plain_of(n, &l->delta.norm), d, s->rms_eps, o);
-        for (uint32_t x = 0; x < d; x++)
-            y[j * d + x] = o[x] * silu(z[j * d + x]);
-    }
-    free(u);
-    free(c);
-    free(z);
-    free(m);
-    free(p);
-    free(o);
-}
-
-static void ref_rotate(const rl_shape *s, uint32_t position, double *head)
-{
-    const uint32_t half = s->n_rot / 2;
-    for (uint32_t i = 0; i < half; i++) {
-        const double angle = position * pow(s->rope_base, -2.0 * i / s->n_rot);
-        const double a = head[i], b = head[i + half];
-        head[i] = a * cos(angle) - b * sin(angle);
-        head[i + half] = b * cos(angle) + a * sin(angle);
-    }
-}
-
-static void ref_attention(const net *n, const rl_layer *l, trace_layer *t, uint32_t position,
-                          const double *h, double *y)
-{
-    const rl_shape *s = &n->net.shape;
-    const uint32_t d = s->head_dim, kv = s->n_head_kv * d;
-    double *qg = doubles(2 * s->n_head * d), *score = doubles(position + 1);
-    double *keys = t->keys + (size_t)position * kv;
-    multiply(n, &l->attn.q, h, qg);
-    multiply(n, &l->attn.k, h, keys);
-    multiply(n, &l->attn.v, h, t->values + (size_t)position * kv);
-    for (uint32_t head = 0; head < s->n_head_kv; head++) {
-        rms(keys + head * d, plain_of(n, &l->attn.k_norm), d, s->rms_eps, keys + head * d);
-        ref_rotate(s, position, keys + head * d);
-    }
-    for (uint32_t head = 0; head < s->n_head; head++) {
-        double *q = qg + head * 2 * d, *gate = q + d, sum = 0, max = -1e30;
-        const uint32_t from = head / (s->n_head / s->n_head_kv) * d;
-        rms(q, plain_of(n, &l->attn.q_norm), d, s->rms_eps, q);
-        ref_rotate(s, position, q);
-        for (uint32_t x = 0; x <= position; x++) {
-            score[x] = 0;
-            for (uint32_t i = 0; i < d; i++)
-                score[x] += q[i] * t->keys[(size_t)x * kv + from + i];
-            score[x] /= sqrt(d);
-            max = fmax(max, score[x]);
-        }
-        for (uint32_t x = 0; x <= position; x++)
-            sum += score[x] = exp(score[x] - max);
-        for (uint32_t i = 0; i < d; i++) {
-            double out = 0;
-            for (uint32_t x = 0; x <= position; x++)
-                out += score[x] * t->values[(size_t)x * kv + from + i];
-            y[head * d + i] = out / sum * sigmoid(gate[i]);
-        }
-    }
-    free(qg);
-    free(score);
-}
-
-static void ref_expert(const float *gate, const float *up, const float *down, uint32_t h,
-                       uint32_t f, const double *x, double weight, double *y)
-{
-    for (uint32_t r = 0; r < f; r++) {
-        double g = 0, u = 0;
-        for (uint32_t c = 0; c < h; c++) {
-            g += gate[(size_t)r * h + c] * x[c];
-            u += up[(size_t)r * h + c] * x[c];
-        }
-        const double mid = silu(g) * u * weight;
-        for (uint32_t c = 0; c < h; c++)
-            y[c] += down[(size_t)c * f + r] * mid;
-    }
-}
-
-static trace *ref_run(const net *n, uint32_t n_tokens)
-{
-    const rl_shape *s = &n->net.shape;
-    const uint32_t h = s->n_embd, e = s->n_expert, k = s->n_expert_used;
-    const uint32_t kv = s->n_head_kv * s->head_dim;
-    trace *t = calloc(1, sizeof *t);
-    t->n = n_tokens;
-    t->tokens = malloc(n_tokens * sizeof *t->tokens);
-    t->embed = doubles((size_t)n_tokens * h);
-    t->final = doubles((size_t)n_tokens * h);
-    t->logits = doubles((size_t)n_tokens * s->n_vocab);
-    for (uint32_t i = 0; i < s->n_layer; i++) {
-        trace_layer *l = &t->layer[i];
-        l->mix = doubles((size_t)n_tokens * h);
-        l->out = doubles((size_t)n_tokens * h);
-        l->router = doubles((size_t)n_tokens * e);
-        l->weights = doubles((size_t)n_tokens * k);
-        l->ids = calloc((size_t)n_tokens * k, sizeof *l->ids);
-        l->conv = doubles((size_t)s->conv_taps * rl_shape_conv_channels(s));
-        l->s = doubles((size_t)s->n_value_head * s->delta_dim * s->delta_dim);
-        l->keys = doubles((size_t)n_tokens * kv);
-        l->values = doubles((size_t)n_tokens * kv);
-    }
-    double *x = doubles(h), *in = doubles(h), *out = doubles(h);
-    double *y = doubles(s->n_value_head * s->delta_dim + s->n_head * s->head_dim);
-    uint64_t seed = 7;
-    for (uint32_t p = 0; p < n_tokens; p++) {
-        t->tokens[p] = (uint32_t)(rl_test_random(&seed) % s->n_vocab);
-        for (uint32_t i = 0; i < h; i++)
-            x[i] = plain_of(n, &n->net.embedding)[(size_t)t->tokens[p] * h + i];
-        memcpy(t->embed + (size_t)p * h, x, h * sizeof *x);
-        for (uint32_t i = 0; i < s->n_layer; i++) {
-            const rl_layer *l = &n->layers[i];
-            trace_layer *tl = &t->layer[i];
-            rms(x, plain_of(n, &l->mix_norm), h, s->rms_eps, in);
-            if (l->recurrent)
-                ref_delta(n, l, tl, in, y);
-            else
-                ref_attention(n, l, tl, p, in, y);
-            multiply(n, l->recurrent ? &l->delta.out : &l->attn.out, y, out);
-            for (uint32_t c = 0; c < h; c++)
-                x[c] += out[c];
-            memcpy(tl->mix + (size_t)p * h, x, h * sizeof *x);
-
-            rms(x, plain_of(n, &l->moe_norm), h, s->rms_eps, in);
-            double *router = tl->router + (size_t)p * e, *weights = tl->weights + (size_t)p * k;
-            uint32_t *ids = tl->ids + (size_t)p * k;
-            multiply(n, &l->router, in, router);
-            double sum = 0;
-            for (uint32_t a = 0; a < k; a++) { /* the best that is not yet taken */
-                uint32_t best = e;
-                for (uint32_t c = 0; c < e; c++) {
-                    bool taken = false;
-                    for (uint32_t b = 0; b < a; b++)
-                        taken |= ids[b] == c;
-                    if (!taken && (best == e || router[c] > router[best])) best = c;
-                }
-                ids[a] = best;
-                sum += weights[a] = exp(router[best] - router[ids[0]]);
-            }
-            double scale = 0;
-            multiply(n, &l->shared_scale, in, &scale);
-            for (uint32_t a = 0; a < k; a++) {
-                const size_t at = (size_t)ids[a] * s->n_ff_expert * h;
-                weights[a] /= sum;
-                ref_expert(n->experts[i][0] + at, n->experts[i][1] + at, n->experts[i][2] + at, h,
-                           s->n_ff_expert, in, weights[a], x);
-            }
-            ref_expert(plain_of(n, &l->shared_gate), plain_of(n, &l->shared_up),
-                       plain_of(n, &l->shared_down), h, s->n_ff_shared, in, sigmoid(scale), x);
-            memcpy(tl->out + (size_t)p * h, x, h * sizeof *x);
-        }
-        rms(x, plain_of(n, &n->net.output_norm), h, s->rms_eps, t->final + (size_t)p * h);
-        multiply(n, &n->net.head, t->final + (size_t)p * h, t->logits + (size_t)p * s->n_vocab);
-    }
-    free(x);
-    free(in);
-    free(out);
-    free(y);
-    return t;
-}
-
-static void trace_free(trace *t)
-{
-    for (uint32_t i = 0; i < MAX_LAYERS; i++) {
-        trace_layer *l = &t->layer[i];
-        double *all[] = {
-            l->mix, l->out, l->router, l->weights, l->conv, l->s, l->keys, l->values
-        };
-        for (size_t j = 0; j < RL_COUNT_OF(all); j++)
-            free(all[j]);
-        free(l->ids);
-    }
-    free(t->tokens);
-    free(t->embed);
-    free(t->final);
-    free(t->logits);
-    free(t);
-}
+enum { F32 = RL_QUANT_F32, F16 = RL_QUANT_F16, Q8_0 = RL_QUANT_Q8_0 };
 
 /* ---- leading the backend along --------------------------------------------------------------- */
 
@@ -501,8 +32,8 @@ static void expect(const float *got, const double *want, size_t n, double tolera
 }
 
 typedef struct player {
-    net *n;
-    const trace *t; /* NULL: nothing is compared and nothing forced */
+    rl_test_net *n;
+    const rl_test_trace *t; /* NULL: nothing is compared and nothing forced */
     const uint32_t *tokens;
     rl_state *state;
     double tolerance;
@@ -532,7 +63,7 @@ static uint32_t group(const rl_shape *s, const uint32_t *ids, uint32_t n, rl_exp
 static void play(player *p, uint32_t n)
 {
     rl_error err = { "" };
-    net *w = p->n;
+    rl_test_net *w = p->n;
     const rl_backend_ops *ops = w->ops;
     rl_backend *be = w->be;
     const rl_shape *s = &w->net.shape;
@@ -551,7 +82,7 @@ static void play(player *p, uint32_t n)
         expect(p->tap, p->t->embed + at * h, (size_t)n * h, 1e-6, "embed", 0, p->position);
     }
     for (uint32_t i = 0; i < s->n_layer; i++) {
-        const trace_layer *t = p->t ? &p->t->layer[i] : NULL;
+        const rl_test_trace_layer *t = p->t ? &p->t->layer[i] : NULL;
         if (w->layers[i].recurrent) {
             assert_ok(ops->delta_in(be, i, &err));
             assert_ok(ops->delta_step(be, i, &err));
@@ -627,8 +158,8 @@ static void play_commit(player *p, uint32_t n)
     p->position += n;
 }
 
-static player player_create(net *n, const trace *t, const rl_state_params *state, uint32_t batch,
-                            double tolerance)
+static player player_create(rl_test_net *n, const rl_test_trace *t, const rl_state_params *state,
+                            uint32_t batch, double tolerance)
 {
     rl_error err = { "" };
     const rl_shape *s = &n->net.shape;
@@ -656,14 +187,14 @@ static void player_destroy(player *p)
 static void expect_states(const player *p)
 {
     rl_error err = { "" };
-    const net *n = p->n;
+    const rl_test_net *n = p->n;
     const rl_shape *s = &n->net.shape;
     const uint32_t channels = rl_shape_conv_channels(s), kv = s->n_head_kv * s->head_dim;
     const size_t delta = (size_t)s->n_value_head * s->delta_dim * s->delta_dim;
     const size_t conv = (size_t)(s->conv_taps - 1) * channels, cache = (size_t)p->position * kv;
     float *got = malloc((delta + conv + cache) * sizeof *got);
     for (uint32_t i = 0; i < s->n_layer; i++) {
-        const trace_layer *t = &p->t->layer[i];
+        const rl_test_trace_layer *t = &p->t->layer[i];
         const double tolerance = p->tolerance;
         if (n->layers[i].recurrent) {
             assert_ok(n->ops->state_read(n->be, p->state, i, RL_STATE_CONV, 0, got, &err));
@@ -684,7 +215,7 @@ static void expect_states(const player *p)
 /* ---- nets ------------------------------------------------------------------------------------ */
 
 /* Nothing here is a multiple of a vector. */
-static const net_params odd = {
+static const rl_test_net_params odd = {
     .shape = { .n_layer = 3,
                .n_embd = 36,
                .n_vocab = 53,
@@ -712,7 +243,7 @@ static const net_params odd = {
 };
 
 /* The shape of real models, small; quantised. */
-static const net_params even = {
+static const rl_test_net_params even = {
     .shape = { .n_layer = 4,
                .n_embd = 64,
                .n_vocab = 96,
@@ -750,11 +281,11 @@ static uint32_t total(const uint32_t *sizes, size_t n)
 }
 
 /* Plays `sizes` with everything compared. */
-static void check(const net_params *params, const uint32_t *sizes, size_t n_sizes,
+static void check(const rl_test_net_params *params, const uint32_t *sizes, size_t n_sizes,
                   uint32_t key_type, uint32_t value_type, double tolerance)
 {
-    net *n = net_create(params);
-    trace *t = ref_run(n, total(sizes, n_sizes));
+    rl_test_net *n = rl_test_net_create(params);
+    rl_test_trace *t = rl_test_reference(n, total(sizes, n_sizes));
     player p = player_create(
         n, t, &(rl_state_params){ .n_ctx = t->n, .key_type = key_type, .value_type = value_type },
         params->max_batch, tolerance);
@@ -764,8 +295,8 @@ static void check(const net_params *params, const uint32_t *sizes, size_t n_size
     }
     if (!key_type && !value_type) expect_states(&p);
     player_destroy(&p);
-    trace_free(t);
-    net_destroy(n);
+    rl_test_trace_free(t);
+    rl_test_net_destroy(n);
 }
 
 /* ---- tests ----------------------------------------------------------------------------------- */
@@ -799,7 +330,7 @@ static void cpu_stages_long_context(void **state)
 {
     (void)state;
     static const uint32_t sizes[] = { 200, 200, 110, 1, 1, 3, 1, 200, 50, 7, 1, 1, 1, 2, 200, 1 };
-    net_params p = odd;
+    rl_test_net_params p = odd;
     p.max_batch = 200;
     check(&p, sizes, RL_COUNT_OF(sizes), F32, F32, 2e-5);
 }
@@ -821,7 +352,7 @@ static void cpu_stages_every_isa(void **state)
     uint32_t n = 0;
     for (uint32_t i = 0; i < rl_cpu_kernels_count(); i++) {
         if (!rl_cpu_kernels_at(i)) continue;
-        net_params p = odd;
+        rl_test_net_params p = odd;
         p.isa = rl_cpu_kernels_name(i);
         check(&p, sizes, RL_COUNT_OF(sizes), F32, F32, 2e-5); /* F32 weights: f32 everywhere */
         p = even;
@@ -843,11 +374,11 @@ static void cpu_stages_threads_do_not_matter(void **state)
     for (size_t isa = 0; isa < RL_COUNT_OF(isas); isa++) {
         float *first = NULL;
         for (size_t i = 0; i < RL_COUNT_OF(threads); i++) {
-            net_params params = even;
+            rl_test_net_params params = even;
             params.threads = threads[i];
             params.isa = isas[isa];
-            net *n = net_create(&params);
-            trace *t = ref_run(n, 1);
+            rl_test_net *n = rl_test_net_create(&params);
+            rl_test_trace *t = rl_test_reference(n, 1);
             const uint32_t n_tokens = total(sizes, RL_COUNT_OF(sizes));
             uint32_t *tokens = malloc(n_tokens * sizeof *tokens);
             uint64_t seed = 3;
@@ -873,8 +404,8 @@ static void cpu_stages_threads_do_not_matter(void **state)
             }
             player_destroy(&p);
             free(tokens);
-            trace_free(t);
-            net_destroy(n);
+            rl_test_trace_free(t);
+            rl_test_net_destroy(n);
         }
         free(first);
     }
@@ -886,10 +417,10 @@ static void cpu_stages_state_moves(void **state)
     (void)state;
     rl_error err = { "" };
     for (int which = 0; which < 2; which++) {
-        const net_params *params = which ? &even : &odd;
-        net *n = net_create(params);
+        const rl_test_net_params *params = which ? &even : &odd;
+        rl_test_net *n = rl_test_net_create(params);
         const rl_shape *s = &params->shape;
-        trace *t = ref_run(n, 100);
+        rl_test_trace *t = rl_test_reference(n, 100);
         const rl_state_params sp = { .n_ctx = 100, .key_type = F16, .value_type = F32 };
         player a = player_create(n, t, &sp, params->max_batch, 3e-3);
         player b = player_create(n, t, &sp, params->max_batch, 3e-3);
@@ -932,8 +463,8 @@ static void cpu_stages_state_moves(void **state)
         player_destroy(&a);
         player_destroy(&b);
         player_destroy(&c);
-        trace_free(t);
-        net_destroy(n);
+        rl_test_trace_free(t);
+        rl_test_net_destroy(n);
     }
 }
 
@@ -942,8 +473,8 @@ static void cpu_stages_state_moves(void **state)
 static void cpu_stages_counters(void **state)
 {
     (void)state;
-    net *n = net_create(&even);
-    trace *t = ref_run(n, 130);
+    rl_test_net *n = rl_test_net_create(&even);
+    rl_test_trace *t = rl_test_reference(n, 130);
     player p = player_create(n, t, &(rl_state_params){ .n_ctx = 200 }, even.max_batch, 2e-5);
     p.t = NULL;
     play_commit(&p, 2);
@@ -971,8 +502,8 @@ static void cpu_stages_counters(void **state)
         assert_int_equal(after.state_bytes_copied, 0);
     }
     player_destroy(&p);
-    trace_free(t);
-    net_destroy(n);
+    rl_test_trace_free(t);
+    rl_test_net_destroy(n);
 }
 
 /* Angles stay right where f32 positions times frequencies would be off by tenths of a radian. */
@@ -980,11 +511,11 @@ static void cpu_stages_far_positions(void **state)
 {
     (void)state;
     rl_error err = { "" };
-    net_params params = odd;
+    rl_test_net_params params = odd;
     params.recurrent = "AGG";
-    net *n = net_create(&params);
+    rl_test_net *n = rl_test_net_create(&params);
     const rl_shape *s = &params.shape;
-    trace *t = ref_run(n, 1);
+    rl_test_trace *t = rl_test_reference(n, 1);
     const uint32_t position = 130001, d = s->head_dim;
     player p = player_create(n, t, &(rl_state_params){ .n_ctx = position + 1 }, 130, 0);
     p.t = NULL;
@@ -996,24 +527,24 @@ static void cpu_stages_far_positions(void **state)
     float *keys = malloc((size_t)p.position * s->n_head_kv * d * sizeof *keys);
     assert_ok(n->ops->state_read(n->be, p.state, 0, RL_STATE_KEY, p.position, keys, &err));
     /* The reference key of position 0 is not rotated. */
-    double *want = doubles(d);
+    double *want = rl_test_doubles(d);
     memcpy(want, t->layer[0].keys, d * sizeof *want);
-    ref_rotate(s, position, want);
+    rl_test_rotate(s, position, want);
     expect(keys + (size_t)position * s->n_head_kv * d, want, d, 2e-6, "rotated key", 0, position);
     free(want);
     free(keys);
     free(tokens);
     player_destroy(&p);
-    trace_free(t);
-    net_destroy(n);
+    rl_test_trace_free(t);
+    rl_test_net_destroy(n);
 }
 
 /* Batches take nothing from the heap, and what attach takes grows with the batch. */
 static void cpu_stages_allocate_nothing(void **state)
 {
     (void)state;
-    net *n = net_create(&odd);
-    trace *t = ref_run(n, 1);
+    rl_test_net *n = rl_test_net_create(&odd);
+    rl_test_trace *t = rl_test_reference(n, 1);
     player p = player_create(n, t, &(rl_state_params){ .n_ctx = 200 }, odd.max_batch, 0);
     uint32_t tokens[200] = { 0 };
     p.t = NULL;
@@ -1028,8 +559,8 @@ static void cpu_stages_allocate_nothing(void **state)
     assert_true(n->ops->batch_bytes(&odd.shape, 130) > 130u * odd.shape.n_embd * sizeof(float));
     assert_true(n->ops->batch_bytes(&odd.shape, 260) > n->ops->batch_bytes(&odd.shape, 130));
     player_destroy(&p);
-    trace_free(t);
-    net_destroy(n);
+    rl_test_trace_free(t);
+    rl_test_net_destroy(n);
 }
 
 /* Wrong names are errors, not crashes. */
