@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes inputs for fuzz_gguf that the malformed files do not cover: corpus/gguf.
+"""Writes inputs for fuzz_gguf that the malformed files do not cover.
 
-    python3 make_gguf_seeds.py
+    python3 make_gguf_seeds.py FOLDER    (fuzz-corpus/gguf of a build folder; then tools/fuzz_corpus)
 
 Standard library only, the same bytes every time. All have a vocabulary of eight tokens, which is
 refused in the end, so that they stay small; the layouts and keys before it are what they are for.
@@ -94,7 +94,7 @@ SEEDS = {
 }
 
 if __name__ == "__main__":
-    out = os.path.join(HERE, "corpus", "gguf")
+    out = sys.argv[1]
     os.makedirs(out, exist_ok=True)
     for name, edit in SEEDS.items():
         m = small()

@@ -1,11 +1,17 @@
-# Fuzz targets: fuzz_NAME.c defines LLVMFuzzerTestOneInput; corpus/NAME holds its saved inputs.
+# Fuzz targets: fuzz_NAME.c defines LLVMFuzzerTestOneInput; NAME/ in corpus.tar.gz holds its saved
+# inputs. They are hundreds of files of a few bytes, hence the archive (tools/fuzz_corpus packs it); it
+# is unpacked into tests/fuzz-corpus/ of the build folder.
 #
 # rl_add_fuzzer(NAME [FOLDER...]) (further folders with inputs may follow) always makes the program fuzz_NAME_replay and the ctest entry
 # fuzz.NAME.corpus, which plays the saved inputs. With -DRL_FUZZ=ON (clang; a build folder of its
 # own) it also makes the libFuzzer program fuzz_NAME and the entry fuzz.NAME.short, which starts
 # from the corpus and runs RL_FUZZ_SECONDS. The library is then instrumented as a whole.
 set(RL_FUZZ_SECONDS 30 CACHE STRING "how long each fuzz.NAME.short runs")
-set(RL_FUZZ_CORPUS ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus)
+set(RL_FUZZ_CORPUS ${CMAKE_CURRENT_BINARY_DIR}/fuzz-corpus)
+set(RL_FUZZ_ARCHIVE ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus.tar.gz)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${RL_FUZZ_ARCHIVE})
+file(REMOVE_RECURSE ${RL_FUZZ_CORPUS})
+file(ARCHIVE_EXTRACT INPUT ${RL_FUZZ_ARCHIVE} DESTINATION ${RL_FUZZ_CORPUS})
 if(RL_FUZZ)
   if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
     message(FATAL_ERROR "RL_FUZZ needs clang: cmake -DCMAKE_C_COMPILER=clang -DRL_FUZZ=ON")

@@ -191,7 +191,7 @@ static void chat_changed_templates(void **state)
     rl_value list;
     size_t bytes, n_texts = 0;
     fixture fixtures[FILES];
-    char *json = rl_test_read(rl_test_fixture("chat/changed.json"), &bytes);
+    char *json = rl_test_unpack(rl_test_fixture("chat/changed.json.gz"), &bytes);
     rl_arena_init(&arena, 0);
     assert_ok(rl_json_read(&arena, json, bytes, "changed.json", 0, &list, &err));
     for (size_t i = 0; i < FILES; i++)

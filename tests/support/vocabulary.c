@@ -2,7 +2,6 @@
 #include "support/vocabulary.h"
 
 #include <unistd.h>
-#include <zlib.h>
 
 #include "base/assert.h"
 #include "base/bytes.h"
@@ -10,19 +9,6 @@
 #include "text/unicode.h"
 
 /* ---- the real one ---------------------------------------------------------------------------- */
-
-static void *unpack(const char *path, size_t *bytes)
-{
-    enum { ROOM = 16 << 20 };
-    char *data = malloc(ROOM);
-    gzFile file = gzopen(path, "rb");
-    if (!file || !data) fail_msg("%s: cannot open", path);
-    int n = gzread(file, data, ROOM);
-    gzclose(file);
-    if (n <= 0 || n >= ROOM) fail_msg("%s: cannot unpack", path);
-    *bytes = (size_t)n;
-    return data;
-}
 
 /* Test programs run side by side: whoever comes first puts the complete file in place. */
 static void put_in_place(const char *path, const char *head, size_t head_bytes, const char *tail,
@@ -45,7 +31,7 @@ const char *rl_test_qwen3_vocabulary(const char *pre)
     snprintf(path[other], sizeof path[0], "%s", rl_test_scratch("qwen3-vocab-%s.gguf", pre));
     if (!access(path[other], R_OK)) return path[other];
     size_t bytes;
-    char *data = unpack(rl_test_fixture("tokenizer/qwen3-vocab.gguf.gz"), &bytes);
+    char *data = rl_test_unpack(rl_test_fixture("tokenizer/qwen3-vocab.gguf.gz"), &bytes);
     static const char value[] = "tokenizer.ggml.pre\x08\0\0\0\x05\0\0\0\0\0\0\0qwen2";
     char *at = memmem(data, bytes, value, sizeof value - 1);
     assert_non_null(at);

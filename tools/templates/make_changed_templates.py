@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/fixtures/chat/changed.json: the six templates with small changes, and what Python
+"""Writes tests/fixtures/chat/changed.json.gz: the six templates with small changes, and what Python
 makes of conversations then. No interpreter that knows the six by heart survives this.
 
 A changed template is stored as edits of the original: [byte offset, bytes removed, text inserted],
@@ -9,6 +9,7 @@ variables with other names.
 
     python3 tools/templates/make_changed_templates.py [SEED]
 """
+import gzip
 import json
 import pathlib
 import random
@@ -166,7 +167,7 @@ def main():
                 out.append({"file": source.name, "case": case["name"], "edits": change.stored(),
                             "expected": text_or_none})
     lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in out)
-    (ROOT / "changed.json").write_text(f"[\n{lines}\n]\n")
+    (ROOT / "changed.json.gz").write_bytes(gzip.compress(f"[\n{lines}\n]\n".encode(), mtime=0))
     refused = sum(case["expected"] is None for case in out)
     print(f"{len(out)} cases, {refused} of them refused by Python")
 
