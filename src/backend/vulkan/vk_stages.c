@@ -225,14 +225,13 @@ rl_status rl_vk_drain(rl_backend *be, rl_error *err)
     rl_vk_backend *vk = rl_vk_of(be);
     if (vk->by_segments) {
         vk->by_segments = false;
-        if (vk->n_parts) {
-            rl_vk_recording r = { .vk = vk, .state = vk->batch.state, .block = vk->now, .n = 1 };
-            r.cmd = rl_vk_stage_cmd(vk, err);
-            if (!r.cmd) return RL_DEVICE;
-            for (uint32_t i = 0; i < vk->n_parts; i++)
-                vk->parts[i].assign = &vk->part_assign[i];
-            TRY(record_ranks(&r, vk->waiting_at, vk->parts, vk->n_parts, err));
-        }
+        rl_vk_recording r = { .vk = vk, .state = vk->batch.state, .block = vk->now, .n = 1 };
+        r.cmd = rl_vk_stage_cmd(vk, err);
+        if (!r.cmd) return RL_DEVICE;
+        TRY(rl_vk_record_shared_down(&r, vk->waiting_at, err)); /* the next segment's, otherwise */
+        for (uint32_t i = 0; i < vk->n_parts; i++)
+            vk->parts[i].assign = &vk->part_assign[i];
+        if (vk->n_parts) TRY(record_ranks(&r, vk->waiting_at, vk->parts, vk->n_parts, err));
     }
     return rl_vk_stage_flush(vk, err);
 }
@@ -271,7 +270,7 @@ rl_status rl_vk_head(rl_backend *be, uint32_t first, uint32_t rows, float *logit
     return RL_OK;
 }
 
-/* What is recorded and not submitted after a failure is dropped: nobody waits for it. */
+/* What is recorded and not submitted, after a failure too, runs now: nothing is in flight behind this. */
 rl_status rl_vk_end(rl_backend *be, rl_error *err)
 {
     return rl_vk_stage_flush(rl_vk_of(be), err);
