@@ -19,9 +19,6 @@ RL_MUST_CHECK rl_status rl_file_writer_open(rl_file_writer **out, const char *pa
 RL_MUST_CHECK rl_status rl_file_writer_append(rl_file_writer *writer, const void *bytes, size_t n,
                                               rl_error *err);
 
-/* Bytes appended so far. */
-uint64_t rl_file_writer_bytes(const rl_file_writer *writer);
-
 /* Everything to the system, the descriptor closed; the file still has its temporary name. Needed
  * before commit only where several files have to be complete before the first one appears. */
 RL_MUST_CHECK rl_status rl_file_writer_seal(rl_file_writer *writer, rl_error *err);

@@ -111,11 +111,6 @@ rl_status rl_file_writer_append(rl_file_writer *writer, const void *bytes, size_
     return status;
 }
 
-uint64_t rl_file_writer_bytes(const rl_file_writer *writer)
-{
-    return writer->bytes;
-}
-
 rl_status rl_file_writer_seal(rl_file_writer *writer, rl_error *err)
 {
     RL_ASSERT(!writer->failed);

@@ -395,11 +395,6 @@ rl_slot rl_cache_find(const rl_cache *cache, rl_expert_key key)
     return name_of(cache, number);
 }
 
-rl_expert_key rl_cache_key_of(const rl_cache *cache, rl_slot slot)
-{
-    return cache->slots[number_of(cache, slot)].key;
-}
-
 bool rl_cache_evict(rl_cache *cache, rl_expert_key key)
 {
     RL_ASSERT(!cache->telling);
@@ -477,23 +472,6 @@ uint32_t rl_cache_n_layer(const rl_cache *cache)
 uint32_t rl_cache_n_expert(const rl_cache *cache)
 {
     return cache->n_expert;
-}
-
-uint32_t rl_cache_n_class(const rl_cache *cache)
-{
-    return cache->n_class;
-}
-
-uint32_t rl_cache_layer_class(const rl_cache *cache, uint32_t layer)
-{
-    RL_ASSERT(layer < cache->n_layer);
-    return cache->layer_class[layer];
-}
-
-uint32_t rl_cache_class_slots(const rl_cache *cache, uint32_t class)
-{
-    RL_ASSERT(class < cache->n_class);
-    return cache->classes[class].n_slots;
 }
 
 /* ---- the invariants, said as code -------------------------------------------------------------- */

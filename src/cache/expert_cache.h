@@ -125,9 +125,6 @@ bool rl_cache_touch(rl_cache *cache, rl_expert_key key);
 /* The slot that holds the key, or RL_SLOT_NONE when it is absent or still loading. Changes nothing. */
 rl_slot rl_cache_find(const rl_cache *cache, rl_expert_key key);
 
-/* The key that a slot holds or is being filled with; RL_KEY_NONE when it is free. */
-rl_expert_key rl_cache_key_of(const rl_cache *cache, rl_slot slot);
-
 /* Throws out one expert; false when it is absent, loading or pinned. */
 bool rl_cache_evict(rl_cache *cache, rl_expert_key key);
 
@@ -178,9 +175,6 @@ rl_cache_census rl_cache_count(const rl_cache *cache, uint32_t class);
 
 uint32_t rl_cache_n_layer(const rl_cache *cache);
 uint32_t rl_cache_n_expert(const rl_cache *cache);
-uint32_t rl_cache_n_class(const rl_cache *cache);
-uint32_t rl_cache_layer_class(const rl_cache *cache, uint32_t layer);
-uint32_t rl_cache_class_slots(const rl_cache *cache, uint32_t class);
 
 /* Walks everything and asserts every invariant; for tests and debug builds. */
 void rl_cache_check(const rl_cache *cache);

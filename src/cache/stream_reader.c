@@ -464,11 +464,6 @@ uint32_t rl_reader_in_flight(const rl_reader *reader)
     return reader->n_flight;
 }
 
-uint32_t rl_reader_depth(const rl_reader *reader)
-{
-    return reader->depth;
-}
-
 rl_reader_figures rl_reader_get_figures(const rl_reader *reader)
 {
     rl_reader_figures figures = reader->figures;

@@ -87,7 +87,6 @@ bool rl_reader_needs_buffer(const rl_reader *reader, const rl_reader_read *read)
 void rl_reader_start(rl_reader *reader, const rl_reader_read *read);
 void rl_reader_flush(rl_reader *reader);
 uint32_t rl_reader_in_flight(const rl_reader *reader);
-uint32_t rl_reader_depth(const rl_reader *reader);
 
 typedef struct rl_reader_result {
     uint32_t tag;

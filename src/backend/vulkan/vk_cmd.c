@@ -261,7 +261,6 @@ rl_status rl_vk_cmd_begin(rl_vk_cmd *cmd, bool once, rl_error *err)
     VkResult r = device->api.BeginCommandBuffer(cmd->handle, &info);
     cmd->stream->counters.recordings++;
     cmd->bound = NULL;
-    cmd->pending = false;
     cmd->is_recording = r == VK_SUCCESS;
     return rl_vk_check(device, r, "vkBeginCommandBuffer", err);
 }
@@ -289,7 +288,6 @@ void rl_vk_cmd_dispatch(rl_vk_cmd *cmd, const rl_vk_pipeline *pipeline, const vo
         api->CmdPushConstants(cmd->handle, pipeline->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
                               push_bytes, push);
     api->CmdDispatch(cmd->handle, x, y, z);
-    cmd->pending = true;
     cmd->stream->counters.dispatches++;
 }
 
@@ -309,7 +307,6 @@ void rl_vk_cmd_barrier(rl_vk_cmd *cmd)
     const VkPipelineStageFlags work = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT;
     memory_barrier(cmd, work, work, VK_ACCESS_SHADER_WRITE_BIT,
                    VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
-    cmd->pending = false;
     cmd->stream->counters.barriers++;
 }
 
@@ -320,7 +317,6 @@ void rl_vk_cmd_barrier_copies(rl_vk_cmd *cmd)
     memory_barrier(cmd, work, work, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
                    VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT |
                        VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT);
-    cmd->pending = false;
     cmd->stream->counters.barriers++;
 }
 

@@ -41,7 +41,6 @@ typedef struct rl_vk_cmd {
     VkCommandBuffer handle;
     const rl_vk_pipeline *bound;
     bool is_recording;
-    bool pending; /* dispatches since the last barrier */
 } rl_vk_cmd;
 
 RL_MUST_CHECK rl_status rl_vk_cmd_init(rl_vk_cmd *cmd, rl_vk_stream *stream, const char *name,

@@ -373,15 +373,6 @@ rl_status rl_vk_upload_reserve(rl_vk_uploader *up, rl_vk_piece *out, rl_error *e
     return status;
 }
 
-void rl_vk_upload_abort(rl_vk_uploader *up, const rl_vk_piece *piece)
-{
-    pthread_mutex_lock(&up->lock);
-    RL_ASSERT(up->pieces[piece->index].state == PIECE_HELD);
-    up->pieces[piece->index].state = PIECE_FREE;
-    pthread_cond_signal(&up->freed);
-    pthread_mutex_unlock(&up->lock);
-}
-
 rl_status rl_vk_upload_commit(rl_vk_uploader *up, const rl_vk_piece *piece, const rl_vk_part *parts,
                               uint32_t n, uint64_t *value, rl_error *err)
 {

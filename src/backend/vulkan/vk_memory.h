@@ -85,8 +85,6 @@ typedef struct rl_vk_part {
 RL_MUST_CHECK rl_status rl_vk_upload_commit(rl_vk_uploader *uploader, const rl_vk_piece *piece,
                                             const rl_vk_part *parts, uint32_t n, uint64_t *value,
                                             rl_error *err);
-/* Gives the piece back unused. */
-void rl_vk_upload_abort(rl_vk_uploader *uploader, const rl_vk_piece *piece);
 
 /* Timeline of the ring's copies, and the value that covers all copies submitted so far (0: none). */
 VkSemaphore rl_vk_uploader_semaphore(const rl_vk_uploader *uploader);
