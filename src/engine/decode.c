@@ -4,9 +4,9 @@
  * RESUME is best from the first token on. Otherwise ways are compared by wall time, a moving average
  * per way: reading is part of it, because the ways overlap it differently. (Wall time less the time
  * spent waiting for reads preferred gated tokens that were 18 % slower.) Each way is tried a few
- * times at the start; later the cheapest is taken, and one
- * token in EXPLORE_EVERY goes to another way whose average is near enough to be worth looking at,
- * which bounds what exploring can cost to well under one percent. */
+ * times at the start; later the cheapest is taken, and one token in EXPLORE_EVERY goes to another way
+ * whose average is near enough to be worth looking at, which bounds what exploring can cost to well
+ * under one percent. */
 #include "engine/decode.h"
 
 #include <stdlib.h>

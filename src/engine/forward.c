@@ -92,6 +92,7 @@ static rl_status head_left(rl_engine *e, const rl_forward *f, rl_error *err)
 {
     RL_ASSERT(f->batch.n == 1 && !f->hooks);
     TRY(e->ops->head(e->be, 0, 1, NULL, err));
+    charge(e, RL_STAGE_HEAD);
     f->left->left = true;
     return e->ops->routed->read_logits(e->be, NULL, &f->left->best, err);
 }

@@ -26,6 +26,7 @@ typedef struct rl_vk_block {
 typedef struct rl_vk_marks {
     rl_vk_timer timer;
     rl_stage *stages; /* NULL: there are none */
+    double *ns;       /* room for what was read */
     uint32_t n, room;
 } rl_vk_marks;
 
@@ -171,6 +172,7 @@ typedef struct rl_vk_recording {
     uint32_t n;
     uint64_t choices;   /* where routers publish, [n_layer][K]: segments only */
     uint32_t despite;   /* a halt of this value does not stop dense products  */
+    bool guesses;       /* the next layer's experts are guessed: parts of a bounded pool */
     rl_vk_marks *marks; /* NULL: no times are wanted                          */
 } rl_vk_recording;
 
@@ -243,7 +245,8 @@ rl_status rl_vk_read_tap(rl_backend *be, rl_tap tap, float *out, rl_error *err);
 
 /* ---- vk_routed.c ---------------------------------------------------------------------------------- */
 
-/* Records the segments of a state if that has not been done. */
+/* Records the segments of a state, one by one and as a whole token, if that has not been done; the
+ * whole again when somebody begins or ceases to ask for times. */
 rl_status rl_vk_segments_record(rl_vk_backend *vk, rl_state *state, rl_error *err);
 void rl_vk_segments_free(rl_vk_backend *vk, rl_state *state);
 

@@ -1,8 +1,9 @@
 /* vk_routed.c - one token in segments that are recorded once and submitted in several ways.
  *
  * docs/gpu-routing.md tells what a segment is. Here: their recording, and the routed, resumed and
- * gated ways; the synchronous way is route() and head() of vk_stages.c. All ways submit the same
- * command buffers, so all give the same bits.
+ * gated ways; the synchronous way is route() and head() of vk_stages.c. The segments are recorded
+ * twice, one by one and as a whole token: the same kernels in the same order, so all ways give the
+ * same bits.
  *
  * Gates are values of one timeline semaphore: of a token, gate_base + layer + 1 opens segment
  * layer + 1. The stream's own timeline tells how far the device is. */
@@ -32,32 +33,33 @@ static void mark(const rl_vk_recording *r, rl_stage stage)
     rl_vk_timer_mark(&m->timer, r->cmd, m->n++);
 }
 
-static rl_status marks_init(rl_vk_backend *vk, rl_vk_marks *m, rl_error *err)
-{
-    m->n = 0;
-    if (m->stages) return RL_OK;
-    m->room = MARKS_PER_LAYER * (vk->net->shape.n_layer + 2);
-    m->stages = calloc(m->room, sizeof *m->stages);
-    if (!m->stages) return rl_fail(err, RL_NOMEM, "no memory for %u marks of time", m->room);
-    return rl_vk_timer_init(&m->timer, vk->device, m->room, err);
-}
-
 static void marks_fini(rl_vk_marks *m)
 {
-    if (m->stages) rl_vk_timer_fini(&m->timer);
+    if (m->timer.device) rl_vk_timer_fini(&m->timer);
     free(m->stages);
+    free(m->ns);
     *m = (rl_vk_marks){ 0 };
 }
 
-static rl_status marks_read(rl_vk_backend *vk, rl_vk_marks *m, rl_error *err)
+static rl_status marks_init(rl_vk_backend *vk, rl_vk_marks *m, rl_error *err)
 {
-    double *ns = calloc(m->n, sizeof *ns);
-    if (!ns) return rl_fail(err, RL_NOMEM, "no memory for %u marks of time", m->n);
-    rl_status status = rl_vk_timer_read(&m->timer, m->n, ns, err);
-    for (uint32_t i = 1; i < m->n && !status; i++)
-        vk->stage_ns[m->stages[i]] += (uint64_t)(ns[i] - ns[i - 1]);
-    free(ns);
-    return status;
+    m->n = 0;
+    if (m->timer.device) return RL_OK;
+    marks_fini(m);
+    m->room = MARKS_PER_LAYER * (vk->net->shape.n_layer + 2);
+    m->stages = calloc(m->room, sizeof *m->stages);
+    m->ns = calloc(m->room, sizeof *m->ns);
+    if (!m->stages || !m->ns)
+        return rl_fail(err, RL_NOMEM, "no memory for %u marks of time", m->room);
+    return rl_vk_timer_init(&m->timer, vk->device, m->room, err);
+}
+
+/* A token whose times cannot be read is a token all the same: it goes uncounted. */
+static void marks_read(rl_vk_backend *vk, rl_vk_marks *m)
+{
+    if (rl_vk_timer_read(&m->timer, m->n, m->ns, NULL)) return;
+    for (uint32_t i = 1; i < m->n; i++)
+        vk->stage_ns[m->stages[i]] += (uint64_t)(m->ns[i] - m->ns[i - 1]);
 }
 
 /* ---- recording ---------------------------------------------------------------------------------------- */
@@ -102,7 +104,7 @@ static rl_status record_mixer(const rl_vk_recording *r, uint32_t layer, rl_error
 static rl_status record_router(const rl_vk_recording *r, uint32_t layer, rl_error *err)
 {
     const rl_shape *s = &r->vk->net->shape;
-    bool ahead = r->vk->look_ahead && layer + 1 < s->n_layer;
+    bool ahead = r->guesses && layer + 1 < s->n_layer;
     rl_vk_recording beside = *r;
     beside.despite = layer + 1;
     TRY(rl_vk_record_moe_in(r, layer, err));
@@ -188,6 +190,8 @@ rl_status rl_vk_segments_record(rl_vk_backend *vk, rl_state *state, rl_error *er
     if (!state->segments) return rl_fail(err, RL_NOMEM, "no memory for a token's command buffers");
     rl_vk_recording r = { .vk = vk, .state = state, .block = &state->block, .n = 1 };
     r.choices = vk->out.choices.address;
+    r.guesses =
+        vk->look_ahead; /* only the synchronous way asks for them, and it goes part by part */
     if (!state->recorded) {
         for (uint32_t i = 0; i < n; i++)
             TRY(record_into(&state->segments[i], "segment", r, i, record_part, err));
@@ -201,6 +205,7 @@ rl_status rl_vk_segments_record(rl_vk_backend *vk, rl_state *state, rl_error *er
         marks_fini(&state->marks);
     }
     r.choices = vk->buf.choices.address;
+    r.guesses = false;
     TRY(record_into(&state->whole, "token", r, n, record_whole, err));
     vk->counters.dense_passes = passes;
     state->recorded = true;
@@ -290,8 +295,8 @@ static rl_status routed_wait(rl_backend *be, rl_routed_outcome *out, rl_error *e
     if (!halt) {
         out->complete = true;
         vk->counters.expert_passes += (uint64_t)s->n_layer * s->n_expert_used;
-        bool timed = vk->stage_ns && !vk->resumed && !vk->gated;
-        return timed ? marks_read(vk, &vk->batch.state->marks, err) : RL_OK;
+        if (vk->stage_ns && !vk->resumed && !vk->gated) marks_read(vk, &vk->batch.state->marks);
+        return RL_OK;
     }
     out->layer = halt - 1;
     RL_ASSERT(out->layer < s->n_layer);

@@ -84,7 +84,8 @@ void choose(rl_floats logits)
 void main()
 {
     rl_token token = rl_token(p.token);
-    uint halt = token.v.halt, check = token.v.check;
+    // A guess (no table) runs beside a choice that may halt meanwhile, and all must agree below.
+    uint halt = p.residency == 0ul ? 0u : token.v.halt, check = token.v.check;
     uint id = gl_LocalInvocationIndex, t = gl_WorkGroupID.x;
     rl_floats logits = rl_floats(p.logits + 4ul * uint64_t(t * p.n_expert));
     if (FORCED != 0u) {
