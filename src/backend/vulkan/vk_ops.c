@@ -111,7 +111,7 @@ static uint32_t team_lanes(const rl_vk_ops *ops, uint32_t cols)
     return min_u32(ops->subgroup, power_below(cols / 32));
 }
 
-/* Words that a kernel holds per chunk of 32 weights: RL_RAW of shaders/decode_TYPE.glsl. */
+/* Words that a kernel holds per chunk of 32 weights: at least RL_RAW of shaders/decode_TYPE.glsl. */
 static uint32_t raw_words(uint32_t type)
 {
     switch (type) {
@@ -124,6 +124,7 @@ static uint32_t raw_words(uint32_t type)
     case RL_QUANT_Q8_0: return 9;
     case RL_QUANT_Q4_K:
     case RL_QUANT_IQ3_S: return 8;
+    case RL_QUANT_IQ2_S: return 7;
     default: return 6;
     }
 }

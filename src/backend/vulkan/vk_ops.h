@@ -30,7 +30,8 @@ RL_MUST_CHECK rl_status rl_vk_ops_init(rl_vk_ops *ops, rl_vk_device *device, rl_
 void rl_vk_ops_fini(rl_vk_ops *ops);
 
 /* The push structs below are filled by the caller but for `tables` and `row_bytes`. Every kernel but
- * embed, norm, matmul and moe_sum returns at once when push.token says halt. */
+ * embed, norm, matmul and moe_sum leaves everything as it is when push.token says halt (matvec: when it
+ * says another value than push.despite). */
 
 /* x = rows of the embedding table: n tokens. */
 RL_MUST_CHECK rl_status rl_vk_op_embed(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type, uint32_t n,

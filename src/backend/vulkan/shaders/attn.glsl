@@ -1,4 +1,4 @@
-// attn.glsl - the KV cache in f32 or f16, and rotation: shared by the attention kernels.
+// attn.glsl - the KV cache in f32 or f16: shared by the attention kernels.
 
 layout(constant_id = 1) const uint D = 256;      // values per head
 layout(constant_id = 2) const uint KEY_F16 = 1;
@@ -48,17 +48,4 @@ void rl_cache_store2(uint64_t cache, uint64_t i, vec2 v, uint f16)
         f.v[0] = v.x;
         f.v[1] = v.y;
     }
-}
-
-// Value i of a head after the norm and the rotation. head [D] before both; angles: pairs (cosine,
-// sine) of this token.
-float rl_rotated(rl_floats head, rl_floats weight, float scale, rl_floats angles, uint n_rot, uint i)
-{
-    float x = head.v[i] * scale * weight.v[i];
-    if (i >= n_rot) return x;
-    uint half_ = n_rot / 2u, j = i < half_ ? i : i - half_;
-    uint other = i < half_ ? i + half_ : i - half_;
-    float y = head.v[other] * scale * weight.v[other];
-    float c = angles.v[2u * j], s = angles.v[2u * j + 1u];
-    return i < half_ ? x * c - y * s : x * c + y * s;
 }

@@ -15,6 +15,19 @@ layout(push_constant, std430) uniform Push { rl_attn_prep_push p; };
 
 shared float head_values[D];
 
+// Value i of a head after the norm and the rotation. head [D] before both; angles: pairs (cosine,
+// sine) of this token.
+float rl_rotated(rl_floats head, rl_floats weight, float scale, rl_floats angles, uint n_rot, uint i)
+{
+    float x = head.v[i] * scale * weight.v[i];
+    if (i >= n_rot) return x;
+    uint half_ = n_rot / 2u, j = i < half_ ? i : i - half_;
+    uint other = i < half_ ? i + half_ : i - half_;
+    float y = head.v[other] * scale * weight.v[other];
+    float c = angles.v[2u * j], s = angles.v[2u * j + 1u];
+    return i < half_ ? x * c - y * s : x * c + y * s;
+}
+
 void main()
 {
     rl_vk_token token = rl_token(p.token).v;

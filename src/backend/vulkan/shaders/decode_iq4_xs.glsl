@@ -3,16 +3,9 @@
 #define RL_BLOCK_BYTES 136
 #define RL_RAW         6
 #define RL_TABLE_START RL_TABLE_IQ4_NL
-#define RL_TABLE_SIZE  16
 #include "raw.glsl"
 #include "run.glsl"
-#include "table.glsl"
-
-vec4 rl_look_up(uint nibbles) // bits 0..3 of each byte
-{
-    return uintBitsToFloat(uvec4(rl_table[nibbles & 15u], rl_table[(nibbles >> 8) & 15u],
-                                 rl_table[(nibbles >> 16) & 15u], rl_table[(nibbles >> 24) & 15u]));
-}
+#include "values16.glsl"
 
 void rl_fetch(rl_words p, uint at, uint chunk, out rl_raw r)
 {

@@ -4,19 +4,12 @@
 #define RL_BLOCK_BYTES 17
 #define RL_RAW         6
 #define RL_TABLE_START RL_TABLE_MXFP4
-#define RL_TABLE_SIZE  16
 #include "raw.glsl"
-#include "table.glsl"
+#include "values16.glsl"
 
 uint rl_run(uint chunk, uint run)
 {
     return 8u * run;
-}
-
-vec4 rl_look_up(uint nibbles) // bits 0..3 of each byte
-{
-    return uintBitsToFloat(uvec4(rl_table[nibbles & 15u], rl_table[(nibbles >> 8) & 15u],
-                                 rl_table[(nibbles >> 16) & 15u], rl_table[(nibbles >> 24) & 15u]));
 }
 
 void rl_fetch(rl_words p, uint at, uint chunk, out rl_raw r)

@@ -1,21 +1,9 @@
 // decode_q5_1.glsl - Q5_1: f16 d, f16 m, u32 of fifth bits, 16 bytes of nibbles; d q + m.
-#define RL_BLOCK       32
 #define RL_BLOCK_BYTES 24
 #define RL_RAW         6
 #define RL_BIASED
 #define RL_OFFSET
-#include "raw.glsl"
-
-uint rl_run(uint chunk, uint run)
-{
-    return 8u * run;
-}
-
-void rl_fetch(rl_words p, uint at, uint chunk, out rl_raw r)
-{
-    [[unroll]] for (uint i = 0u; i < RL_RAW; i++)
-        r.w[i] = p.v[(at >> 2) + i];
-}
+#include "block32.glsl"
 
 void rl_expand(rl_raw r, uint at, uint chunk, out rl_chunk c)
 {

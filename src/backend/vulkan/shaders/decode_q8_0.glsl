@@ -1,20 +1,8 @@
 // decode_q8_0.glsl - Q8_0: f16 d, 32 signed bytes; d q.
-#define RL_BLOCK       32
 #define RL_BLOCK_BYTES 34
 #define RL_RAW         9
 #define RL_BIASED
-#include "raw.glsl"
-
-uint rl_run(uint chunk, uint run)
-{
-    return 8u * run;
-}
-
-void rl_fetch(rl_words p, uint at, uint chunk, out rl_raw r)
-{
-    [[unroll]] for (uint i = 0u; i < RL_RAW; i++)
-        r.w[i] = p.v[(at >> 2) + i];
-}
+#include "block32.glsl"
 
 void rl_expand(rl_raw r, uint at, uint chunk, out rl_chunk c)
 {

@@ -5,7 +5,7 @@
 // Matrix units would replace the inner loop and nothing else.
 //
 // Grid     x: blocks of BM rows, y: blocks of BN tokens, or tiles with ROUTED
-// Local    256 = (BM / TM) (BN / TN) invocations
+// Local    (BM / TM) (BN / TN) invocations
 // Reads    X and, by INPUT, aux; the weights; ROUTED: tiles, list, residency
 // Writes   Y; rows of an absent expert stay as they are
 // Push     rl_matmul_push

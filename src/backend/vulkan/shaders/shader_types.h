@@ -32,8 +32,7 @@
 
 /* ---- what changes from token to token -------------------------------------------------------------- */
 
-/* One per recorded token or batch, in device memory; the host's copy is brought over by the first
- * command of a submission. Arrays that belong to it (token ids, angles) have addresses of their own. */
+/* One per recorded token or batch, in memory that the host writes and kernels read. Arrays that belong to it (token ids, angles) have addresses of their own. */
 struct rl_vk_token {
     RL_U32 halt;     /* layer + 1 of the first layer with an absent expert; kernels then return */
     RL_U32 position; /* of the batch's first token                                               */
