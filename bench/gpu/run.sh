@@ -50,7 +50,7 @@ for step in $steps; do
     timeout 200 "$bin/redlite" parity -m "$small" --backend vulkan $device --repeat 2 -n 16 \
       -p "Once upon a time there was" 2>&1 | tee "$out/parity.txt" ;;
   synth)
-    [ -f "$model" ] || redlite synth --preset qwen3-next-80b-iq2_xxs -o "$model" 2>&1 | tail -3
+    [ -f "$model" ] || redlite synth --preset qwen3-next-80b-iq2_xxs -s 1 -o "$model" 2>&1 | tail -3
     ls -l "$model" ;;
   decode)
     for speculative in auto 0; do
