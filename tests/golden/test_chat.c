@@ -1,6 +1,7 @@
 /* test_chat.c - conversations against what Python's apply_chat_template makes of them:
  * tests/fixtures/chat, the templates as they are and with changes. */
 #include "support/test.h"
+#include "support/unpack.h"
 
 #include "text/chat.h"
 #include "text/json.h"

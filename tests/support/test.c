@@ -2,7 +2,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <zlib.h>
 
 static bool skipped;
 
@@ -64,19 +63,6 @@ const char *rl_test_scratch(const char *format, ...)
     const char *path = join(RL_TEST_SCRATCH, format, args);
     va_end(args);
     return path;
-}
-
-void *rl_test_unpack(const char *path, size_t *bytes)
-{
-    enum { ROOM = 16 << 20 };
-    char *data = malloc(ROOM);
-    gzFile file = gzopen(path, "rb");
-    if (!file || !data) fail_msg("%s: cannot open", path);
-    int n = gzread(file, data, ROOM);
-    gzclose(file);
-    if (n <= 0 || n >= ROOM) fail_msg("%s: cannot unpack", path);
-    *bytes = (size_t)n;
-    return data;
 }
 
 void *rl_test_read(const char *path, size_t *bytes)

@@ -54,8 +54,6 @@ const char *rl_test_scratch(const char *format, ...) RL_PRINTF(1, 2);
 
 /* Reads a whole file or fails the test. The caller frees. */
 void *rl_test_read(const char *path, size_t *bytes);
-/* The same for a gzipped file, less than 16 MiB when unpacked. */
-void *rl_test_unpack(const char *path, size_t *bytes);
 
 /* A small random generator (splitmix64), the same numbers everywhere. */
 uint64_t rl_test_random(uint64_t *state);

@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "support/test.h"
+#include "support/unpack.h"
 #include "text/unicode.h"
 
 /* ---- the real one ---------------------------------------------------------------------------- */
