@@ -1,12 +1,9 @@
-/* decode.c - the ways to decode a token, and the choice between them.
+/* decode.c - the ways to decode a token.
  *
- * Policy (auto). When every expert has a slot, a token can miss only until all are loaded, and
- * RESUME is best from the first token on. Otherwise ways are compared by wall time, a moving average
- * per way: reading is part of it, because the ways overlap it differently. (Wall time less the time
- * spent waiting for reads preferred gated tokens that were 18 % slower.) Each way is tried a few
- * times at the start; later the cheapest is taken, and one token in EXPLORE_EVERY goes to another way
- * whose average is near enough to be worth looking at, which bounds what exploring can cost to well
- * under one percent. */
+ * Which way (auto): when every expert has a slot, a token can miss only until all are loaded, and
+ * RESUME is best from the first token on. Otherwise decode_policy.h compares the ways by wall time:
+ * reading is part of it, because the ways overlap it differently. (Wall time less the time spent
+ * waiting for reads preferred gated tokens that were 18 % slower.) */
 #include "engine/decode.h"
 
 #include <stdlib.h>
@@ -16,21 +13,10 @@
 #include "base/clock.h"
 #include "engine/experts.h"
 
-enum { TRIALS = 3, EXPLORE_EVERY = 128 };
-#define EXPLORE_WITHIN 1.5  /* times the best average */
-#define AVERAGE_WEIGHT 0.15 /* of the newest token    */
-
-typedef struct way_cost {
-    uint64_t tokens;
-    double average_ns;
-} way_cost;
-
 struct rl_decoder {
     rl_engine *engine;
     rl_speculative mode;
-    bool available[RL_N_PATHS];
-    way_cost costs[RL_N_PATHS];
-    uint64_t tokens;
+    rl_decode_policy policy; /* asked when mode is auto and experts can be missing */
     rl_decode_counts counts;
     uint32_t *choices;  /* [n_layer][K] of the token under way */
     uint32_t n_touched; /* layers whose experts have their place in the LRU order */
@@ -75,9 +61,11 @@ rl_status rl_decoder_create(rl_decoder **out, rl_engine *engine, rl_speculative 
     }
     d->engine = engine;
     d->mode = mode;
-    d->available[RL_PATH_SYNC] = true;
-    d->available[RL_PATH_RESTART] = d->available[RL_PATH_RESUME] = routed != NULL;
-    d->available[RL_PATH_GATED] = routed && routed->submit_gated;
+    const bool available[RL_N_PATHS] = { [RL_PATH_SYNC] = true,
+                                         [RL_PATH_RESTART] = routed != NULL,
+                                         [RL_PATH_RESUME] = routed != NULL,
+                                         [RL_PATH_GATED] = routed && routed->submit_gated };
+    rl_decode_policy_init(&d->policy, available, s->n_layer);
     *out = d;
     return RL_OK;
 }
@@ -96,14 +84,6 @@ rl_decode_counts rl_decoder_counts(const rl_decoder *d)
 
 /* ---- the choice ------------------------------------------------------------------------------ */
 
-static rl_decode_path cheapest(const rl_decoder *d)
-{
-    rl_decode_path best = RL_PATH_SYNC;
-    for (rl_decode_path p = 0; p < RL_N_PATHS; p++)
-        if (d->available[p] && d->costs[p].average_ns < d->costs[best].average_ns) best = p;
-    return best;
-}
-
 static rl_decode_path choose(const rl_decoder *d)
 {
     switch (d->mode) {
@@ -113,27 +93,16 @@ static rl_decode_path choose(const rl_decoder *d)
     case RL_SPECULATIVE_GATED: return RL_PATH_GATED;
     case RL_SPECULATIVE_AUTO: break;
     }
-    if (!d->available[RL_PATH_RESUME]) return RL_PATH_SYNC;
+    if (!d->engine->ops->routed) return RL_PATH_SYNC;
     if (rl_experts_plan(d->engine->experts)->full) return RL_PATH_RESUME;
-    for (rl_decode_path p = 0; p < RL_N_PATHS; p++)
-        if (d->available[p] && d->costs[p].tokens < TRIALS) return p;
-    rl_decode_path best = cheapest(d);
-    if (d->tokens % EXPLORE_EVERY == 0) {
-        rl_decode_path other = (rl_decode_path)(d->tokens / EXPLORE_EVERY % RL_N_PATHS);
-        if (d->available[other] &&
-            d->costs[other].average_ns <= EXPLORE_WITHIN * d->costs[best].average_ns)
-            return other;
-    }
-    return best;
+    return rl_decode_policy_choose(&d->policy);
 }
 
 static void learn(rl_decoder *d, rl_decode_path path, uint64_t ns)
 {
-    way_cost *c = &d->costs[path];
-    /* The first token of a way pays for recording and warming up. */
-    c->average_ns =
-        c->tokens < 2 ? (double)ns : c->average_ns + AVERAGE_WEIGHT * (ns - c->average_ns);
-    c->tokens++;
+    const rl_experts *experts = d->engine->experts;
+    if (d->mode != RL_SPECULATIVE_AUTO || rl_experts_plan(experts)->full) return;
+    rl_decode_policy_learn(&d->policy, path, ns, rl_experts_layers_read(experts));
 }
 
 /* ---- the ways -------------------------------------------------------------------------------- */
@@ -253,6 +222,5 @@ rl_status rl_decoder_run(rl_decoder *d, const rl_forward *f, rl_error *err)
     RL_DCHECK(rl_experts_consistent(e->experts));
     if (status) return status;
     learn(d, path, rl_clock_ns() - start);
-    d->tokens++;
     return RL_OK;
 }

@@ -8,16 +8,8 @@
 #ifndef RL_ENGINE_DECODE_H
 #define RL_ENGINE_DECODE_H
 
+#include "engine/decode_policy.h"
 #include "engine/forward.h"
-
-/* The ways. RESTART and RESUME start as ROUTED tokens and differ in what a miss does. */
-typedef enum rl_decode_path {
-    RL_PATH_SYNC,    /* layer by layer, the host between router and experts      */
-    RL_PATH_RESTART, /* on a miss: forget the token, decode it synchronously     */
-    RL_PATH_RESUME,  /* on a miss: load that layer's experts, go on from there   */
-    RL_PATH_GATED,   /* all layers ahead, each behind its gate                   */
-    RL_N_PATHS
-} rl_decode_path;
 
 /* RL_ENGINE_SPECULATIVE: 0, restart, resume, gated, or auto. */
 typedef enum rl_speculative {

@@ -371,6 +371,11 @@ rl_residency *rl_experts_residency(rl_experts *x)
     return x->residency;
 }
 
+uint32_t rl_experts_layers_read(const rl_experts *x)
+{
+    return x->n_layers_read;
+}
+
 rl_experts_figures rl_experts_get_figures(const rl_experts *x)
 {
     rl_reader_figures read = rl_stream_get_figures(x->stream);

@@ -50,6 +50,9 @@ typedef struct rl_experts_figures {
 
 rl_experts_figures rl_experts_get_figures(const rl_experts *experts);
 
+/* Layers of the last batch for which something had to be read, ahead or when it was wanted. */
+uint32_t rl_experts_layers_read(const rl_experts *experts);
+
 /* Whether every entry of the backend's residency table is what the cache says: looks at all of them. */
 bool rl_experts_consistent(const rl_experts *experts);
 

@@ -51,7 +51,8 @@ struct rl_experts {
     uint32_t n_guesses;
     float trust[RL_MAX_EXPERTS_USED];
     uint32_t
-        n_absent;   /* experts of the token under way that were not in memory when wanted ...    */
+        n_absent; /* experts of the token under way that were not in memory when wanted ...    */
+    uint32_t n_layers_read; /* of the batch under way */
     uint32_t quiet; /* ... and for how many tokens there have been none                          */
 
     bool decoding;

@@ -276,8 +276,11 @@ static void begin_layer(rl_experts *x, uint32_t layer, const uint32_t *ids, uint
     plan_groups(x, layer, ids, n_tokens);
     rl_cache_reserve_layer(x->cache, layer, x->ids, x->n_wanted, x->answers);
     take_answers(x);
+    uint32_t absent = 0;
     for (uint32_t w = 0; w < x->n_wanted; w++)
-        x->n_absent += x->answers[w].outcome != RL_RESERVE_HIT;
+        absent += x->answers[w].outcome != RL_RESERVE_HIT;
+    x->n_absent += absent;
+    x->n_layers_read += absent || x->n_ahead;
     learn_from_guesses(x);
     release_ahead(x);
 }
@@ -305,6 +308,7 @@ void rl_experts_begin(rl_experts *x, uint32_t n_tokens)
 {
     x->decoding = n_tokens == 1;
     x->n_absent = 0;
+    x->n_layers_read = 0;
     x->n_guesses = 0;
     x->busy_at_begin_ns = rl_stream_get_figures(x->stream).busy_ns;
     rl_cache_set_phase(x->cache, x->decoding ? RL_CACHE_DECODE : RL_CACHE_PREFILL);
