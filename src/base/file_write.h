@@ -23,6 +23,9 @@ RL_MUST_CHECK rl_status rl_file_writer_append(rl_file_writer *writer, const void
  * before commit only where several files have to be complete before the first one appears. */
 RL_MUST_CHECK rl_status rl_file_writer_seal(rl_file_writer *writer, rl_error *err);
 
+/* What was appended so far is on the disk when this returns, should the machine lose power. */
+RL_MUST_CHECK rl_status rl_file_writer_sync(rl_file_writer *writer, rl_error *err);
+
 /* Seals if needed, and renames. Frees the writer, also on failure. */
 RL_MUST_CHECK rl_status rl_file_writer_commit(rl_file_writer *writer, rl_error *err);
 

@@ -111,6 +111,15 @@ rl_status rl_file_writer_append(rl_file_writer *writer, const void *bytes, size_
     return status;
 }
 
+rl_status rl_file_writer_sync(rl_file_writer *writer, rl_error *err)
+{
+    RL_ASSERT(!writer->failed && writer->descriptor >= 0);
+    rl_status status = flush(writer, err);
+    if (status || !fsync(writer->descriptor)) return status;
+    writer->failed = true;
+    return rl_fail(err, RL_IO, "%s: writing failed: %s", writer->path, strerror(errno));
+}
+
 rl_status rl_file_writer_seal(rl_file_writer *writer, rl_error *err)
 {
     RL_ASSERT(!writer->failed);

@@ -2,19 +2,15 @@
  *
  * Layout, little-endian: header (magic "RLSESS1\n", sizes, fingerprint of the model), then tokens,
  * logits of the last token, per layer the parts of its state in exchange form, then a 64-bit hash
- * of everything before. A file is written under a temporary name and renamed when complete. It is
- * read twice: first only to check every byte, then into the session, so that a damaged or foreign
- * file changes nothing. */
-#include <errno.h>
-#include <limits.h>
-#include <stdio.h>
+ * of everything before. A file is read twice: first only to check every byte, then into the session,
+ * so that a damaged or foreign file changes nothing. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/file.h"
+#include "base/file_write.h"
 #include "engine/hash.h"
 #include "engine/session.h"
 
@@ -89,14 +85,18 @@ static uint64_t largest_section(const rl_session *s, uint32_t n_tokens, uint64_t
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static bool put(FILE *out, rl_hash *hash, const void *bytes, size_t n)
+typedef struct output {
+    rl_file_writer *writer;
+    rl_hash hash; /* of what was put */
+} output;
+
+static rl_status put(output *out, const void *bytes, size_t n, rl_error *err)
 {
-    rl_hash_add(hash, bytes, n);
-    return fwrite(bytes, 1, n, out) == n;
+    rl_hash_add(&out->hash, bytes, n);
+    return rl_file_writer_append(out->writer, bytes, n, err);
 }
 
-/* Writes everything; the caller checks the stream for errors when closing it. */
-static rl_status write_body(rl_session *s, FILE *out, uint8_t *scratch, uint64_t total,
+static rl_status write_body(rl_session *s, output *out, uint8_t *scratch, uint64_t total,
                             rl_error *err)
 {
     rl_engine *e = s->engine;
@@ -107,68 +107,42 @@ static rl_status write_body(rl_session *s, FILE *out, uint8_t *scratch, uint64_t
                            .value_type = s->params.value_type,
                            .body_bytes = total };
     memcpy(header.magic, MAGIC, sizeof MAGIC);
-    rl_hash hash = rl_hash_start();
-    bool written = put(out, &hash, &header, sizeof header);
+    rl_status status = put(out, &header, sizeof header, err);
     section now;
-    for (uint32_t i = 0; written && section_at(s, s->position, i, &now); i++) {
+    for (uint32_t i = 0; !status && section_at(s, s->position, i, &now); i++) {
         const void *bytes = i == 0 ? (const void *)s->tokens : s->logits;
         if (now.state) {
-            rl_status status =
-                e->ops->state_read(e->be, s->state, now.layer, now.part, s->position, scratch, err);
-            if (status) return status;
             bytes = scratch;
+            status =
+                e->ops->state_read(e->be, s->state, now.layer, now.part, s->position, scratch, err);
         }
-        written = put(out, &hash, bytes, now.bytes);
+        if (!status) status = put(out, bytes, now.bytes, err);
     }
-    uint64_t value = rl_hash_value(&hash);
-    if (!written || fwrite(&value, 1, sizeof value, out) != sizeof value)
-        return rl_fail(err, RL_IO, "writing failed: %s", strerror(errno));
-    return RL_OK;
+    const uint64_t value = rl_hash_value(&out->hash);
+    return status ? status : rl_file_writer_append(out->writer, &value, sizeof value, err);
 }
 
 rl_status rl_session_save(rl_session *s, const char *path, rl_error *err)
 {
-    char real[PATH_MAX];
     struct stat there;
     uint64_t total;
-    /* What a link points to is replaced, not the link; a device or a pipe holds no session. */
-    if (realpath(path, real)) {
-        path = real;
-        if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
-            return rl_fail(err, RL_IO, "%s: is not a regular file", path);
-    }
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+        return rl_fail(err, RL_IO, "%s: is not a regular file", path);
     uint8_t *scratch = malloc(largest_section(s, s->position, &total));
-    size_t name_bytes = strlen(path) + sizeof ".part";
-    char *temporary = malloc(name_bytes);
-    rl_status status = RL_OK;
-    FILE *out = NULL;
-    if (!scratch || !temporary) {
-        status = rl_fail(err, RL_NOMEM, "%s: no memory to write the session", path);
-        goto done;
+    if (!scratch) return rl_fail(err, RL_NOMEM, "%s: no memory to write the session", path);
+    output out = { .hash = rl_hash_start() };
+    rl_status status = rl_file_writer_open(&out.writer, path, err);
+    if (!status) {
+        pthread_mutex_lock(&s->engine->lock);
+        status = rl_session_settle(s, err);
+        if (!status) status = write_body(s, &out, scratch, total, err);
+        pthread_mutex_unlock(&s->engine->lock);
+        if (!status) status = rl_file_writer_sync(out.writer, err);
+        if (status)
+            rl_file_writer_abandon(out.writer);
+        else
+            status = rl_file_writer_commit(out.writer, err);
     }
-    snprintf(temporary, name_bytes, "%s.part", path);
-    out = fopen(temporary, "wb");
-    if (!out) {
-        status = rl_fail(err, RL_IO, "%s: cannot create: %s", temporary, strerror(errno));
-        goto done;
-    }
-    rl_error why = { "" };
-    pthread_mutex_lock(&s->engine->lock);
-    status = rl_session_settle(s, &why);
-    if (!status) status = write_body(s, out, scratch, total, &why);
-    pthread_mutex_unlock(&s->engine->lock);
-    if (!status && (fflush(out) || fsync(fileno(out))))
-        status = rl_fail(&why, RL_IO, "writing failed: %s", strerror(errno));
-    if (fclose(out) && !status)
-        status = rl_fail(&why, RL_IO, "writing failed: %s", strerror(errno));
-    if (!status && rename(temporary, path))
-        status = rl_fail(&why, RL_IO, "renaming it failed: %s", strerror(errno));
-    if (status) {
-        rl_fail(err, status, "%s: %.400s", temporary, why.text);
-        unlink(temporary);
-    }
-done:
-    free(temporary);
     free(scratch);
     return status;
 }
