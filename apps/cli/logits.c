@@ -3,6 +3,7 @@
 #include "json.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -44,16 +45,17 @@ static bool write_row(void *context, size_t index, const float *logits)
     return !w->failed;
 }
 
-/* The file appears under its name only when it is whole. Devices, pipes and links are written to as
- * they are, not replaced. */
+/* The file appears under its name only when it is whole; where the name is a link, the file that it
+ * points to. Devices and pipes are written to as they are, not replaced. */
 static int write_file(const cli_call *call, rl_session *session, const uint32_t *ids, writer *w)
 {
     const options *o = call->options;
     rl_error err = { "" };
-    char part[4096];
+    char part[PATH_MAX + 8], real[PATH_MAX];
     struct stat there;
-    bool direct = lstat(o->out, &there) == 0 && !S_ISREG(there.st_mode);
-    if ((size_t)snprintf(part, sizeof part, "%s%s", o->out, direct ? "" : ".part") >= sizeof part)
+    const char *out = realpath(o->out, real) ? real : o->out;
+    bool direct = lstat(out, &there) == 0 && !S_ISREG(there.st_mode); /* or a link to nothing yet */
+    if ((size_t)snprintf(part, sizeof part, "%s%s", out, direct ? "" : ".part") >= sizeof part)
         return cli_error("%s: the path is too long", o->out);
     w->file = fopen(part, "wb");
     if (!w->file) return cli_error("%s: cannot be written: %s", part, strerror(errno));
@@ -66,7 +68,7 @@ static int write_file(const cli_call *call, rl_session *session, const uint32_t 
         rc = cli_error("%s: cannot be written: %s", part, strerror(errno));
     else if (status)
         rc = cli_error_of(status, &err);
-    else if (!direct && rename(part, o->out) != 0)
+    else if (!direct && rename(part, out) != 0)
         rc = cli_error("%s: cannot be written: %s", o->out, strerror(errno));
     if (rc >= 0 && !direct) unlink(part);
     return rc;

@@ -1,5 +1,9 @@
 /* test_generate.c - the commands that run the model: generate, logits, perplexity, bench. Numbers
  * are the golden tests' business; here it is about what a user is promised. */
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "support/json.h"
 #include "support/process.h"
 
@@ -211,6 +215,35 @@ static void generate_logits_leave_no_half_file(void **state)
     FILE *file = fopen(folder, "rb");
     assert_null(file);
     rl_test_run_fini(&r);
+
+    /* What a link points to keeps what it held until the new numbers are whole. */
+    const char *target = rl_test_scratch("logits-target"), *link = rl_test_scratch("logits-link");
+    file = fopen(target, "wb");
+    assert_non_null(file);
+    fputs("old", file);
+    fclose(file);
+    unlink(link);
+    assert_int_equal(symlink(target, link), 0);
+    struct rlimit before, small;
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = (struct rlimit){ .rlim_cur = 512, .rlim_max = before.rlim_max };
+    setrlimit(RLIMIT_FSIZE, &small);
+    r = RUN("logits", "--tokens", "1", "--out", link);
+    setrlimit(RLIMIT_FSIZE, &before);
+    rl_test_expect_code(&r, 1);
+    rl_test_run_fini(&r);
+    size_t bytes;
+    char *held = rl_test_read(target, &bytes);
+    assert_string_equal(held, "old");
+    free(held);
+    r = RUN("logits", "--tokens", "1", "--out", link);
+    rl_test_expect_code(&r, 0);
+    rl_test_run_fini(&r);
+    free(rl_test_read(target, &bytes));
+    assert_int_equal(bytes, 4 * 4096);
+    struct stat there;
+    assert_int_equal(lstat(link, &there), 0);
+    assert_true(S_ISLNK(there.st_mode));
 }
 
 static void generate_perplexity_scores_half_of_each_window(void **state)
@@ -294,6 +327,7 @@ static void generate_bench_prints_a_row_per_test(void **state)
         stages++;
     }
     assert_int_equal(stages, 11);
+    assert_true(rl_test_number(row, "stages_tokens") == 48);
     assert_true(sum <= token_ms);
     cJSON_Delete(row);
     rl_test_run_fini(&r);
