@@ -243,6 +243,8 @@ RL_API void rl_session_get_stats(const rl_session *session, rl_session_stats *ou
 /* Where the time goes: time per stage of a batch, summed up since it was last switched on. Of a device
  * that decodes a token in one submission it is the device's time, of such tokens alone. */
 RL_API void rl_model_time_stages(rl_model *model, bool on);
+/* Tokens in these times: those of a prompt too where stages compute at once. */
+RL_API uint64_t rl_model_timed_tokens(const rl_model *model);
 /* The index-th stage in the order of a token, or false behind the last. name is a constant. */
 RL_API bool rl_model_get_stage(const rl_model *model, size_t index, const char **name,
                                uint64_t *ns);

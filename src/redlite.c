@@ -228,12 +228,20 @@ void rl_model_time_stages(rl_model *model, bool on)
 {
     rl_engine *e = model->engine;
     pthread_mutex_lock(&e->lock);
-    if (on) memset(e->stage_ns, 0, sizeof e->stage_ns);
+    if (on) e->stage_times = (rl_stage_times){ 0 };
     if (e->ops->time_stages)
-        e->ops->time_stages(e->be, on ? e->stage_ns : NULL);
+        e->ops->time_stages(e->be, on ? &e->stage_times : NULL);
     else
         e->times_stages = on;
     pthread_mutex_unlock(&e->lock);
+}
+
+uint64_t rl_model_timed_tokens(const rl_model *model)
+{
+    pthread_mutex_lock(&model->engine->lock);
+    const uint64_t n = model->engine->stage_times.n_tokens;
+    pthread_mutex_unlock(&model->engine->lock);
+    return n;
 }
 
 bool rl_model_get_stage(const rl_model *model, size_t index, const char **name, uint64_t *ns)
@@ -241,7 +249,7 @@ bool rl_model_get_stage(const rl_model *model, size_t index, const char **name, 
     if (index >= RL_STAGES) return false;
     pthread_mutex_lock(&model->engine->lock);
     *name = rl_stage_name((rl_stage)index);
-    *ns = model->engine->stage_ns[index];
+    *ns = model->engine->stage_times.ns[index];
     pthread_mutex_unlock(&model->engine->lock);
     return true;
 }

@@ -170,30 +170,33 @@ static rl_session_stats difference(const rl_session_stats *after, const rl_sessi
     return d;
 }
 
-/* "stages_ms": milliseconds per token, in the order of a token. */
-static void print_stages_json(cli_json *json, const bench *b, const row *r, uint32_t repeat)
+/* "stages_ms": milliseconds per token, in the order of a token; of those that were timed. */
+static void print_stages_json(cli_json *json, const bench *b)
 {
     const char *name;
-    uint64_t ns;
+    uint64_t ns, n_tokens = rl_model_timed_tokens(b->model);
+    cli_json_key(json, "stages_tokens");
+    cli_json_uint(json, n_tokens);
     cli_json_key(json, "stages_ms");
     cli_json_open(json, '{');
-    for (size_t i = 0; rl_model_get_stage(b->model, i, &name, &ns); i++) {
+    for (size_t i = 0; n_tokens && rl_model_get_stage(b->model, i, &name, &ns); i++) {
         cli_json_key(json, name);
-        cli_json_number(json, (double)ns / 1e6 / ((double)r->n * repeat), 6);
+        cli_json_number(json, (double)ns / 1e6 / (double)n_tokens, 6);
     }
     cli_json_close(json, '}');
 }
 
-static void print_stages(const bench *b, const row *r, uint32_t repeat)
+static void print_stages(const bench *b)
 {
     const char *name;
-    uint64_t ns, all = 0;
+    uint64_t ns, all = 0, n_tokens = rl_model_timed_tokens(b->model);
+    if (!n_tokens) printf("  no token was timed: none was one submission from end to end\n");
     for (size_t i = 0; rl_model_get_stage(b->model, i, &name, &ns); i++)
         all += ns;
     for (size_t i = 0; rl_model_get_stage(b->model, i, &name, &ns); i++)
         if (ns)
-            printf("  %-16s %12.4f ms/token %8.1f %%\n", name,
-                   (double)ns / 1e6 / ((double)r->n * repeat), 100.0 * (double)ns / (double)all);
+            printf("  %-16s %12.4f ms/token %8.1f %%\n", name, (double)ns / 1e6 / (double)n_tokens,
+                   100.0 * (double)ns / (double)all);
 }
 
 static void print_json(const bench *b, const row *r, uint32_t repeat)
@@ -239,7 +242,7 @@ static void print_json(const bench *b, const row *r, uint32_t repeat)
     cli_json_number(
         &json, (double)(r->after.submissions - r->before.submissions) / ((double)r->n * repeat), 4);
     print_paths(&json, r);
-    if (b->stages) print_stages_json(&json, b, r, repeat);
+    if (b->stages) print_stages_json(&json, b);
     cli_json_key(&json, "io");
     cli_json_text(&json, info.io);
     cli_json_key(&json, "backend");
@@ -340,7 +343,7 @@ static int run_rows(bench *b, const cli_list *lists[2], const cli_list *depths, 
                     print_json(b, &r, repeat);
                 else
                     print_row(&r, repeat);
-                if (rc < 0 && b->stages && !json) print_stages(b, &r, repeat);
+                if (rc < 0 && b->stages && !json) print_stages(b);
                 if (rc < 0 && !cli_flush()) rc = CLI_FAILED;
             }
         }

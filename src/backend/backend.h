@@ -184,6 +184,12 @@ typedef enum rl_stage {
     RL_STAGES
 } rl_stage;
 
+/* Where the time went, and of how many tokens it is. */
+typedef struct rl_stage_times {
+    uint64_t ns[RL_STAGES];
+    uint64_t n_tokens;
+} rl_stage_times;
+
 /* ---- the GPU-routed step --------------------------------------------------------------------- */
 
 /* How a routed token ended, or where it stands. */
@@ -318,9 +324,9 @@ typedef struct rl_backend_ops {
     rl_status (*head)(rl_backend *be, uint32_t first, uint32_t rows, float *logits, rl_error *err);
     /* Everything recorded is done; errors of the device surface here at the latest. */
     rl_status (*end)(rl_backend *be, rl_error *err);
-    /* From now on the device's time for tokens of one submission is added to ns [RL_STAGES]; NULL: no
-     * more. Costs a little per stage. Optional: stages that compute at once are timed by the caller. */
-    void (*time_stages)(rl_backend *be, uint64_t *ns);
+    /* From now on the device's time for tokens of one submission is added to *times; NULL: no more.
+     * Costs a little per stage. Optional: stages that compute at once are timed by the caller. */
+    void (*time_stages)(rl_backend *be, rl_stage_times *times);
     /* Waits and copies an intermediate value as f32; batches that are `observed` only. */
     rl_status (*read_tap)(rl_backend *be, rl_tap tap, float *out, rl_error *err);
 

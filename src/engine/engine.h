@@ -67,7 +67,8 @@ typedef struct rl_engine {
     rl_session *left;  /* whose last logits are still with the backend; NULL: nobody's */
 
     bool times_stages; /* a look at the clock after each stage: only where somebody wants to know */
-    uint64_t stage_since, stage_ns[RL_STAGES]; /* host time; a device may still be at work */
+    uint64_t stage_since;
+    rl_stage_times stage_times; /* host time, or the device's where it takes it */
 
     bool (*progress)(void *context, const char *what, uint64_t done, uint64_t total);
     void (*note)(void *context, const char *text);

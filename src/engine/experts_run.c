@@ -173,6 +173,7 @@ static rl_status next_wave(rl_experts *x, rl_error *err)
     rl_engine *e = x->engine;
     rl_status status = e->ops->drain ? e->ops->drain(e->be, err) : RL_OK;
     if (status) return status;
+    RL_ASSERT(!x->n_ahead); /* what is read ahead has room of its own: read_ahead() */
     release_all(x);
     for (uint32_t w = 0; w < x->n_wanted; w++)
         if (!x->computed[w])

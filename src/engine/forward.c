@@ -39,7 +39,7 @@ static void charge(rl_engine *e, rl_stage stage)
 {
     if (!e->times_stages) return;
     const uint64_t now = rl_clock_ns();
-    e->stage_ns[stage] += now - e->stage_since;
+    e->stage_times.ns[stage] += now - e->stage_since;
     e->stage_since = now;
 }
 
@@ -140,6 +140,7 @@ rl_status rl_forward_run(rl_engine *e, const rl_forward *f, rl_error *err)
     rl_status status = stages(e, f, err);
     /* Also after a failure: nothing may be in flight when the caller goes on. */
     rl_status end = e->ops->end(e->be, status ? NULL : err);
+    if (e->times_stages && !status && !end) e->stage_times.n_tokens += f->batch.n;
     rl_experts_end(e->experts);
     return status ? status : end;
 }

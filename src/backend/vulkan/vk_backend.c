@@ -394,10 +394,10 @@ static rl_status take_buffers(rl_vk_backend *vk, rl_error *err)
     return RL_OK;
 }
 
-static void vk_time_stages(rl_backend *be, uint64_t *ns)
+static void vk_time_stages(rl_backend *be, rl_stage_times *times)
 {
     rl_vk_backend *vk = rl_vk_of(be);
-    if (vk->device->info.timestamp_ns > 0) vk->stage_ns = ns;
+    if (vk->device->info.timestamp_ns > 0) vk->stage_times = times;
 }
 
 /* Shapes that the kernels cannot do are refused here, by name. */

@@ -122,7 +122,7 @@ typedef struct rl_vk_backend {
     VkCommandBuffer *handles; /* [n_layer + 1], scratch */
     rl_vk_batch *batches;
     uint32_t head_first, head_rows;
-    uint64_t *stage_ns; /* the GPU's time by stage is added there; NULL: nobody asks */
+    rl_stage_times *stage_times; /* the GPU's time by stage is added there; NULL: nobody asks */
 
     /* the batch under way */
     rl_batch batch;

@@ -59,7 +59,8 @@ static void marks_read(rl_vk_backend *vk, rl_vk_marks *m)
 {
     if (rl_vk_timer_read(&m->timer, m->n, m->ns, NULL)) return;
     for (uint32_t i = 1; i < m->n; i++)
-        vk->stage_ns[m->stages[i]] += (uint64_t)(m->ns[i] - m->ns[i - 1]);
+        vk->stage_times->ns[m->stages[i]] += (uint64_t)(m->ns[i] - m->ns[i - 1]);
+    vk->stage_times->n_tokens++;
 }
 
 /* ---- recording ---------------------------------------------------------------------------------------- */
@@ -183,7 +184,7 @@ record_into(rl_vk_cmd *cmd, const char *name, rl_vk_recording r, uint32_t i,
 rl_status rl_vk_segments_record(rl_vk_backend *vk, rl_state *state, rl_error *err)
 {
     uint32_t n = vk->net->shape.n_layer + 1;
-    bool marked = state->marks.n > 0, wanted = vk->stage_ns != NULL;
+    bool marked = state->marks.n > 0, wanted = vk->stage_times != NULL;
     if (state->recorded && marked == wanted) return RL_OK;
     uint64_t passes = vk->counters.dense_passes;
     if (!state->segments) state->segments = calloc(n, sizeof *state->segments);
@@ -295,7 +296,7 @@ static rl_status routed_wait(rl_backend *be, rl_routed_outcome *out, rl_error *e
     if (!halt) {
         out->complete = true;
         vk->counters.expert_passes += (uint64_t)s->n_layer * s->n_expert_used;
-        if (vk->stage_ns && !vk->resumed && !vk->gated) marks_read(vk, &vk->batch.state->marks);
+        if (vk->stage_times && !vk->resumed && !vk->gated) marks_read(vk, &vk->batch.state->marks);
         return RL_OK;
     }
     out->layer = halt - 1;
