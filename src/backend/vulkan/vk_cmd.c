@@ -13,11 +13,6 @@
 
 #define WAIT_SLICE_NS 2000000000ull /* look for a lost device between slices */
 
-static rl_status refuse_lost(const rl_vk_device *device, rl_error *err)
-{
-    return rl_fail(err, RL_DEVICE, "device %s was lost before", device->info.name);
-}
-
 /* ---- streams ------------------------------------------------------------------------------------- */
 
 rl_status rl_vk_stream_create(rl_vk_stream **out, rl_vk_device *device, const rl_vk_queue *queue,
@@ -62,7 +57,7 @@ rl_status rl_vk_stream_submit(rl_vk_stream *stream, const VkCommandBuffer *buffe
     enum { MAX_WAITS = 4 };
     RL_ASSERT(n_waits <= MAX_WAITS);
     rl_vk_device *device = stream->device;
-    if (atomic_load(&device->lost)) return refuse_lost(device, err);
+    if (atomic_load(&device->lost)) return rl_vk_refuse_lost(device, err);
     VkSemaphore semaphores[MAX_WAITS];
     uint64_t values[MAX_WAITS];
     VkPipelineStageFlags stages[MAX_WAITS];
@@ -103,7 +98,7 @@ rl_status rl_vk_stream_submit_batches(rl_vk_stream *stream, const rl_vk_batch *b
                                       uint64_t *last_value, rl_error *err)
 {
     rl_vk_device *device = stream->device;
-    if (atomic_load(&device->lost)) return refuse_lost(device, err);
+    if (atomic_load(&device->lost)) return rl_vk_refuse_lost(device, err);
     struct batch_info {
         VkTimelineSemaphoreSubmitInfo timeline;
         VkPipelineStageFlags stage;
@@ -186,7 +181,7 @@ rl_status rl_vk_stream_wait(rl_vk_stream *stream, uint64_t value, uint32_t spin_
 rl_status rl_vk_stream_await(rl_vk_stream *stream, uint64_t value, uint32_t spin_us, rl_error *err)
 {
     rl_vk_device *device = stream->device;
-    if (atomic_load(&device->lost)) return refuse_lost(device, err);
+    if (atomic_load(&device->lost)) return rl_vk_refuse_lost(device, err);
     if (spin_us) {
         uint64_t until = rl_clock_ns() + 1000ull * spin_us;
         do {
@@ -205,7 +200,7 @@ rl_status rl_vk_stream_await(rl_vk_stream *stream, uint64_t value, uint32_t spin
     VkResult r;
     do {
         r = device->api.WaitSemaphores(device->handle, &info, WAIT_SLICE_NS);
-        if (r == VK_TIMEOUT && atomic_load(&device->lost)) return refuse_lost(device, err);
+        if (r == VK_TIMEOUT && atomic_load(&device->lost)) return rl_vk_refuse_lost(device, err);
     } while (r == VK_TIMEOUT);
     return rl_vk_check(device, r, "vkWaitSemaphores", err);
 }
@@ -253,7 +248,7 @@ void rl_vk_cmd_fini(rl_vk_cmd *cmd)
 rl_status rl_vk_cmd_begin(rl_vk_cmd *cmd, bool once, rl_error *err)
 {
     rl_vk_device *device = cmd->device;
-    if (atomic_load(&device->lost)) return refuse_lost(device, err);
+    if (atomic_load(&device->lost)) return rl_vk_refuse_lost(device, err);
     VkCommandBufferBeginInfo info = {
         .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
         .flags = once ? VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT : 0,

@@ -658,8 +658,21 @@ uint64_t rl_vk_device_budget(const rl_vk_device *device)
 rl_status rl_vk_check(rl_vk_device *device, VkResult result, const char *call, rl_error *err)
 {
     if (result == VK_SUCCESS) return RL_OK;
-    if (result == VK_ERROR_DEVICE_LOST) atomic_store(&device->lost, true);
+    if (result == VK_ERROR_DEVICE_LOST) rl_vk_give_up(device, call);
     return rl_vk_fail(err, result, call, device->info.name);
+}
+
+void rl_vk_give_up(rl_vk_device *device, const char *call)
+{
+    if (!atomic_load(&device->lost)) atomic_store(&device->lost_by, call);
+    atomic_store(&device->lost, true);
+}
+
+rl_status rl_vk_refuse_lost(const rl_vk_device *device, rl_error *err)
+{
+    if (!atomic_load(&((rl_vk_device *)device)->lost)) return RL_OK;
+    return rl_fail(err, RL_DEVICE, "device %s was lost before (%s reported it)", device->info.name,
+                   atomic_load(&((rl_vk_device *)device)->lost_by));
 }
 
 void rl_vk_name(rl_vk_device *device, VkObjectType type, uint64_t object, const char *format, ...)

@@ -80,8 +80,9 @@ typedef struct rl_vk_device {
     VkDebugUtilsMessengerEXT messenger;
     pthread_mutex_t locks[2];
     atomic_uint n_validation_messages;
-    atomic_bool lost;           /* once set, nothing is submitted any more */
-    _Atomic uint64_t allocated; /* bytes taken from the heap of device memory */
+    atomic_bool lost;            /* once set, nothing is submitted any more */
+    const char *_Atomic lost_by; /* the call that reported it */
+    _Atomic uint64_t allocated;  /* bytes taken from the heap of device memory */
 } rl_vk_device;
 
 typedef struct rl_vk_open_params {
@@ -110,6 +111,12 @@ uint64_t rl_vk_device_budget(const rl_vk_device *device);
 
 /* Turns a VkResult into a status, and remembers a lost device. */
 rl_status rl_vk_check(rl_vk_device *device, VkResult result, const char *call, rl_error *err);
+
+/* From now on the device counts as lost; `call`, a constant, is what showed it. */
+void rl_vk_give_up(rl_vk_device *device, const char *call);
+
+/* RL_DEVICE with a sentence once the device is lost: for calls that would not ask it anything. */
+rl_status rl_vk_refuse_lost(const rl_vk_device *device, rl_error *err);
 
 /* Names an object for captures and validation messages; does nothing without debug utils. */
 void rl_vk_name(rl_vk_device *device, VkObjectType type, uint64_t object, const char *format, ...)

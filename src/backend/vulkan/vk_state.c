@@ -161,7 +161,7 @@ rl_status rl_vk_state_reset(rl_backend *be, rl_state *state, rl_error *err)
     status = rl_vk_cmd_end(&vk->copy, err);
     if (!status) status = rl_vk_submit(vk, &vk->copy.handle, 1, err);
     if (!status) status = rl_vk_wait(vk, err);
-    state->side = 0;
+    if (!status) state->side = 0; /* otherwise the session stays what it was */
     return status;
 }
 
@@ -213,7 +213,8 @@ rl_status rl_vk_state_write(rl_backend *be, rl_state *state, uint32_t layer, rl_
     rl_vk_backend *vk = rl_vk_of(be);
     uint64_t offset, bytes;
     const rl_vk_span *span = find_part(vk, state, layer, part, n_tokens, &offset, &bytes);
-    rl_status status = rl_vk_stage_flush(vk, err);
+    rl_status status = rl_vk_refuse_lost(vk->device, err); /* mapped memory takes anything */
+    if (!status) status = rl_vk_stage_flush(vk, err);
     if (status || !bytes) return status;
     status = rl_vk_upload(vk->uploader, span, offset, bytes_in, bytes, err);
     return status ? status : rl_vk_uploader_finish(vk->uploader, err);
