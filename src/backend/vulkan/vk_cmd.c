@@ -12,6 +12,7 @@
 #include "base/clock.h"
 
 #define WAIT_SLICE_NS 2000000000ull /* look for a lost device between slices */
+#define WAIT_TRIES    8             /* of a wait that has no memory */
 
 /* ---- streams ------------------------------------------------------------------------------------- */
 
@@ -163,6 +164,12 @@ rl_status rl_vk_stream_poll(rl_vk_stream *stream, uint64_t value, bool *done, rl
     return rl_vk_check(device, r, "vkGetSemaphoreCounterValue", err);
 }
 
+/* A wait that had no memory has not waited, and the work goes on meanwhile. */
+static bool is_no_memory(VkResult r)
+{
+    return r == VK_ERROR_OUT_OF_HOST_MEMORY || r == VK_ERROR_OUT_OF_DEVICE_MEMORY;
+}
+
 static inline void relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -186,8 +193,8 @@ rl_status rl_vk_stream_await(rl_vk_stream *stream, uint64_t value, uint32_t spin
         uint64_t until = rl_clock_ns() + 1000ull * spin_us;
         do {
             bool done;
-            rl_status status = rl_vk_stream_poll(stream, value, &done, err);
-            if (status || done) return status;
+            if (rl_vk_stream_poll(stream, value, &done, NULL)) break; /* the wait says why */
+            if (done) return RL_OK;
             relax();
         } while (rl_clock_ns() < until);
     }
@@ -198,10 +205,14 @@ rl_status rl_vk_stream_await(rl_vk_stream *stream, uint64_t value, uint32_t spin
         .pValues = &value,
     };
     VkResult r;
+    uint32_t tries = 0;
     do {
         r = device->api.WaitSemaphores(device->handle, &info, WAIT_SLICE_NS);
         if (r == VK_TIMEOUT && atomic_load(&device->lost)) return rl_vk_refuse_lost(device, err);
-    } while (r == VK_TIMEOUT);
+        if (is_no_memory(r)) sched_yield();
+    } while (r == VK_TIMEOUT || (is_no_memory(r) && ++tries < WAIT_TRIES));
+    /* Work that cannot be waited for must not be touched either: the device is given up. */
+    if (r != VK_SUCCESS) rl_vk_give_up(device, "vkWaitSemaphores");
     return rl_vk_check(device, r, "vkWaitSemaphores", err);
 }
 
