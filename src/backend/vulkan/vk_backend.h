@@ -211,8 +211,8 @@ rl_status rl_vk_record_best(const rl_vk_recording *r, rl_error *err);
 
 /* ---- vk_stages.c ---------------------------------------------------------------------------------- */
 
-/* Work of the stage mode; NULL on failure. Starts recording when nothing is. */
-rl_vk_cmd *rl_vk_stage_cmd(rl_vk_backend *vk, rl_error *err);
+/* Work of the stage mode: *out is being recorded. Starts recording when nothing is. */
+rl_status rl_vk_stage_cmd(rl_vk_backend *vk, rl_vk_cmd **out, rl_error *err);
 /* Submits it, if there is any, and waits. */
 rl_status rl_vk_stage_flush(rl_vk_backend *vk, rl_error *err);
 /* Submits command buffers behind all uploads so far. */

@@ -32,14 +32,13 @@ rl_status rl_vk_wait(rl_vk_backend *vk, rl_error *err)
     return rl_vk_stream_wait(vk->stream, vk->last_value, vk->spin_us, err);
 }
 
-rl_vk_cmd *rl_vk_stage_cmd(rl_vk_backend *vk, rl_error *err)
+rl_status rl_vk_stage_cmd(rl_vk_backend *vk, rl_vk_cmd **out, rl_error *err)
 {
-    if (!vk->dirty) {
-        if (rl_vk_cmd_begin(&vk->cmd, true, err)) return NULL;
-        vk->dirty = true;
-    }
+    if (!vk->dirty) TRY(rl_vk_cmd_begin(&vk->cmd, true, err));
+    vk->dirty = true;
     rl_vk_cmd_barrier_copies(&vk->cmd);
-    return &vk->cmd;
+    *out = &vk->cmd;
+    return RL_OK;
 }
 
 rl_status rl_vk_stage_flush(rl_vk_backend *vk, rl_error *err)
@@ -101,8 +100,7 @@ static rl_status begin_stage(rl_vk_backend *vk, rl_vk_recording *r, rl_error *er
     *r =
         (rl_vk_recording){ .vk = vk, .state = vk->batch.state, .block = vk->now, .n = vk->batch.n };
     if (vk->by_segments) return RL_OK;
-    r->cmd = rl_vk_stage_cmd(vk, err);
-    return r->cmd ? RL_OK : RL_DEVICE;
+    return rl_vk_stage_cmd(vk, &r->cmd, err);
 }
 
 rl_status rl_vk_embed(rl_backend *be, rl_error *err)
@@ -164,8 +162,7 @@ rl_status rl_vk_route_ahead(rl_backend *be, uint32_t layer, uint32_t *ids, rl_er
     rl_vk_recording r = { .vk = vk, .state = vk->batch.state, .block = vk->now, .n = vk->batch.n };
     RL_ASSERT(r.n == 1);
     if (!vk->by_segments) {
-        r.cmd = rl_vk_stage_cmd(vk, err);
-        if (!r.cmd) return RL_DEVICE;
+        TRY(rl_vk_stage_cmd(vk, &r.cmd, err));
         TRY(rl_vk_record_ahead_in(&r, layer, err));
         rl_vk_cmd_barrier(r.cmd);
         TRY(rl_vk_record_ahead_route(&r, layer, err));
@@ -226,8 +223,7 @@ rl_status rl_vk_drain(rl_backend *be, rl_error *err)
     if (vk->by_segments) {
         vk->by_segments = false;
         rl_vk_recording r = { .vk = vk, .state = vk->batch.state, .block = vk->now, .n = 1 };
-        r.cmd = rl_vk_stage_cmd(vk, err);
-        if (!r.cmd) return RL_DEVICE;
+        TRY(rl_vk_stage_cmd(vk, &r.cmd, err));
         TRY(rl_vk_record_shared_down(&r, vk->waiting_at, err)); /* the next segment's, otherwise */
         for (uint32_t i = 0; i < vk->n_parts; i++)
             vk->parts[i].assign = &vk->part_assign[i];
@@ -283,8 +279,8 @@ rl_status rl_vk_read_tap(rl_backend *be, rl_tap tap, float *out, rl_error *err)
     uint64_t n = vk->batch.n;
     RL_ASSERT(vk->batch.observed);
     if (tap == RL_TAP_FINAL_NORM) {
-        rl_vk_cmd *cmd = rl_vk_stage_cmd(vk, err);
-        if (!cmd) return RL_DEVICE;
+        rl_vk_cmd *cmd;
+        TRY(rl_vk_stage_cmd(vk, &cmd, err));
         rl_norm_push push = { .x = vk->buf.x.address + 4ull * vk->head_first * s->n_embd,
                               .weight = vk->net->output_norm.address,
                               .y = vk->buf.h.address,
