@@ -80,6 +80,7 @@ rl_status rl_engine_open(rl_engine **out, const char *path, const rl_engine_para
     if (!status) status = e->ops->attach(e->be, &e->net, e->n_batch, err);
     if (!status) status = take_buffers(e, err);
     if (!status) status = rl_experts_create(&e->experts, e, params, err);
+    if (!status) e->ops = e->be->ops; /* as the pool's memory allows */
     if (!status) status = rl_decoder_create(&e->decoder, e, speculative, err);
     if (status) {
         rl_engine_close(e);

@@ -75,9 +75,6 @@ static rl_status vk_open(rl_backend **out, const rl_backend_params *params, rl_e
     if (!status) status = rl_vk_cmd_init(&vk->copy, vk->stream, "copy to host", err);
     if (!status) status = create_gates(vk, err);
     if (status) goto done;
-    /* Copies that wait behind gated work on the same queue would never start. */
-    if (!vk->device->info.direct_writes && !vk->device->info.second_queue)
-        vk->base.ops = &ops_without_gates;
     if (software) note(vk, "the Vulkan device is a software one: expect little speed");
     *out = &vk->base;
     vk = NULL;
@@ -246,6 +243,10 @@ static rl_status vk_pool_create(rl_backend *be, uint32_t n_classes, const uint64
             status = rl_vk_arena_take(vk->pool_arena, bytes[c], 256, &vk->slots[c][i], err);
         vk->slot_counts[c] = count[c];
     }
+    /* Copies that wait behind gated work on the same queue would never start. Only now is it known
+     * whether there are any: not all memory that the host may write can also be mapped. */
+    if (!status && !vk->device->info.direct_writes && !vk->device->info.second_queue)
+        vk->base.ops = &ops_without_gates;
     return status;
 }
 
