@@ -208,7 +208,8 @@ RL_API const float *rl_session_logits(const rl_session *session);
 /* Remembers the present position, to come back to. A few are kept, the oldest leave first. */
 RL_API RL_MUST_CHECK rl_status rl_session_checkpoint(rl_session *session, rl_error *err);
 /* Goes back to the newest checkpoint at or before `position` (or to the empty session) and forgets
- * the later ones. rl_session_position() tells where that is; logits are those of that moment. */
+ * the later ones. rl_session_position() tells where that is; logits are those of that moment. A
+ * device that fails on the way leaves the session empty. */
 RL_API RL_MUST_CHECK rl_status rl_session_rewind(rl_session *session, uint32_t position,
                                                  rl_error *err);
 
@@ -216,7 +217,8 @@ RL_API RL_MUST_CHECK rl_status rl_session_rewind(rl_session *session, uint32_t p
 RL_API const uint32_t *rl_session_tokens(const rl_session *session);
 
 /* Writes the session to a file, or reads it back into a session of the same model: a file of
- * another model, a damaged one, or one that does not fit n_ctx is refused and nothing changes. */
+ * another model, a damaged one, or one that does not fit n_ctx is refused and nothing changes; when
+ * reading fails after that, or a device does, the session is empty. */
 RL_API RL_MUST_CHECK rl_status rl_session_save(rl_session *session, const char *path,
                                                rl_error *err);
 RL_API RL_MUST_CHECK rl_status rl_session_load(rl_session *session, const char *path,

@@ -202,10 +202,11 @@ rl_status rl_session_feed_hooked(rl_session *s, const uint32_t *tokens, size_t n
                            tokens[i], e->net.shape.n_vocab);
     feed_sink sink = { .session = s, .each = each, .context = context, .total = n };
     pthread_mutex_lock(&e->lock);
+    rl_status status = s->torn ? e->ops->state_reset(e->be, s->state, err) : RL_OK;
+    if (!status) s->torn = false;
     /* One more token of the same session overwrites its own logits, and only when it succeeds. */
     bool alone = n == 1 && !each && !hooks;
-    rl_status status =
-        e->left && !(alone && e->left == s) ? rl_session_settle(e->left, err) : RL_OK;
+    if (!status && e->left && !(alone && e->left == s)) status = rl_session_settle(e->left, err);
     while (!status && sink.base < n) {
         size_t left = n - sink.base;
         uint32_t now = left < e->n_batch ? (uint32_t)left : e->n_batch;
@@ -272,6 +273,15 @@ rl_status rl_session_set_recurrent(rl_session *s, const uint8_t *bytes, rl_error
     return RL_OK;
 }
 
+void rl_session_forget(rl_session *s)
+{
+    for (uint32_t i = 0; i < s->n_checkpoints; i++)
+        drop_checkpoint(&s->checkpoints[i]);
+    s->n_checkpoints = 0;
+    s->position = 0;
+    s->torn = true;
+}
+
 rl_status rl_session_reset(rl_session *s, rl_error *err)
 {
     pthread_mutex_lock(&s->engine->lock);
@@ -279,10 +289,8 @@ rl_status rl_session_reset(rl_session *s, rl_error *err)
     if (!status && s->engine->left == s) s->engine->left = NULL;
     pthread_mutex_unlock(&s->engine->lock);
     if (status) return status;
-    for (uint32_t i = 0; i < s->n_checkpoints; i++)
-        drop_checkpoint(&s->checkpoints[i]);
-    s->n_checkpoints = 0;
-    s->position = 0;
+    rl_session_forget(s);
+    s->torn = false;
     return RL_OK;
 }
 
@@ -329,9 +337,12 @@ rl_status rl_session_rewind(rl_session *s, uint32_t position, rl_error *err)
     const rl_checkpoint *c = &s->checkpoints[s->n_checkpoints - 1];
     pthread_mutex_lock(&e->lock);
     rl_status status = rl_session_set_recurrent(s, c->recurrent, err);
-    if (!status && e->left == s) e->left = NULL;
+    if (e->left == s) e->left = NULL;
     pthread_mutex_unlock(&e->lock);
-    if (status) return status;
+    if (status) {
+        rl_session_forget(s);
+        return status;
+    }
     memcpy(s->logits, c->logits, e->net.shape.n_vocab * sizeof *s->logits);
     s->position = c->position;
     return RL_OK;

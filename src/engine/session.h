@@ -25,7 +25,8 @@ struct rl_session {
     uint32_t *tokens; /* [n_ctx] the first `position` are meant */
     float *logits;    /* [n_vocab] after tokens[position - 1]; valid when position > 0 and they are
                          not left with the backend (engine->left) */
-    uint32_t best;    /* index of the largest of those that are left */
+    bool torn; /* the backend's state is that of no position: it is cleared before the next token */
+    uint32_t best;                                 /* index of the largest of those that are left */
     rl_checkpoint checkpoints[RL_MAX_CHECKPOINTS]; /* ascending positions */
     uint32_t n_checkpoints;
     rl_session_stats stats;
@@ -39,6 +40,9 @@ RL_MUST_CHECK rl_status rl_session_open(rl_session **out, rl_engine *engine,
 RL_MUST_CHECK rl_status rl_session_feed_hooked(rl_session *session, const uint32_t *tokens,
                                                size_t n, rl_logits_function each, void *context,
                                                const rl_forward_hooks *hooks, rl_error *err);
+
+/* After a failure that left half of another state: the session is empty. */
+void rl_session_forget(rl_session *session);
 
 /* Brings the session's logits from the backend if they are still there. The caller holds the lock. */
 RL_MUST_CHECK rl_status rl_session_settle(rl_session *session, rl_error *err);

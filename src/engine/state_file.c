@@ -246,9 +246,7 @@ rl_status rl_session_load(rl_session *s, const char *path, rl_error *err)
         pthread_mutex_lock(&s->engine->lock);
         status = read_body(s, file, header.n_tokens, scratch, err);
         pthread_mutex_unlock(&s->engine->lock);
-        rl_error ignored;
-        /* Half a state is worse than none. */
-        if (status && rl_session_reset(s, &ignored)) s->position = 0;
+        if (status) rl_session_forget(s); /* half a state is worse than none */
     }
     free(tokens);
     free(scratch);
