@@ -12,3 +12,10 @@ if(URING_FOUND)
   target_link_options(fault_test_experts PRIVATE LINKER:--wrap=io_uring_submit)
 endif()
 target_link_options(fault_test_gguf PRIVATE LINKER:--wrap=write LINKER:--wrap=rename)
+# These put support/vulkan_guard.c in front of the table of Vulkan functions.
+foreach(program fault_test_gpu fault_test_gpu_driver)
+  if(TARGET ${program})
+    target_link_options(${program} PRIVATE LINKER:--wrap=rl_vk_api_load
+      LINKER:--wrap=rl_vk_api_load_instance LINKER:--wrap=rl_vk_api_load_device)
+  endif()
+endforeach()
