@@ -132,6 +132,7 @@ typedef struct rl_backend_counters {
 
 typedef struct rl_batch {
     bool observed; /* read_tap will be called between stages: do not fuse across them */
+    bool top;      /* routed->read_top() will be called: find the largest logits, too */
     rl_state *state;
     const uint32_t *tokens; /* [n], each < n_vocab */
     uint32_t n;             /* 1 .. max_batch of attach */
@@ -190,6 +191,21 @@ typedef struct rl_stage_times {
     uint64_t n_tokens;
 } rl_stage_times;
 
+/* ---- the largest logits ---------------------------------------------------------------------- */
+
+/* How many are found: enough for top-k up to 60 even when a whole window of 64 penalties strikes
+ * among them, and little enough to be sorted by one workgroup. */
+enum { RL_TOP_LOGITS = 128 };
+
+/* The beginning of all logits of a token in the order of sampling: by logit, descending, equal ones
+ * by ascending id (-0 and 0 are equal). NaN and -infinity stand nowhere. */
+typedef struct rl_top_logits {
+    uint32_t n; /* min(RL_TOP_LOGITS, how many there are); 0 also when they could not be found */
+    bool all;   /* no further logit is a number above -infinity; false: not known */
+    uint32_t tokens[RL_TOP_LOGITS];
+    float logits[RL_TOP_LOGITS];
+} rl_top_logits;
+
 /* ---- the GPU-routed step --------------------------------------------------------------------- */
 
 /* How a routed token ended, or where it stands. */
@@ -230,6 +246,9 @@ typedef struct rl_routed_ops {
      * one's index (lower index on ties); logits may be NULL when only the index is wanted. They stay
      * until the head computes again: a token that fails before has not touched them. */
     rl_status (*read_logits)(rl_backend *be, float *logits, uint32_t *best, rl_error *err);
+    /* The largest of the same logits, when the batch had `top` set: they came with the token, in its
+     * submission. NULL where they are never found. */
+    void (*read_top)(const rl_backend *be, rl_top_logits *out);
 } rl_routed_ops;
 
 /* ---- the table ------------------------------------------------------------------------------- */

@@ -1,7 +1,12 @@
 /* sampler.c - engine/sampler.h and rl_sampler_* of redlite.h.
  *
+ * Candidates are collected from all logits or from a list of the largest; the steps behind that are
+ * the same code. The list is enough when every token outside of it would stand behind what the steps
+ * look at: bias and penalties only lower then, so such a token stays behind the list's last entry.
+ *
  * Memory: three arrays of n_vocab taken at create; sampling allocates nothing.
- * Time: one pass over the vocabulary, plus a heap of as many candidates as the steps look at. */
+ * Time: one pass over the vocabulary or the list, plus a heap of as many candidates as the steps look
+ * at. */
 #include "engine/sampler.h"
 
 #include "base/assert.h"
@@ -160,6 +165,11 @@ void rl_sampler_accept(rl_sampler *sampler, uint32_t token)
     sampler->seen_at[token] = ++sampler->n_accepted;
 }
 
+static bool cuts_share(const rl_sampler_params *p)
+{
+    return p->top_p > 0 && p->top_p < 1;
+}
+
 static bool has_penalty(const rl_sampler_params *p)
 {
     return (p->repeat_penalty != 0 && p->repeat_penalty != 1) || p->presence_penalty != 0;
@@ -180,6 +190,8 @@ static double possible(double logit)
     return isnan(logit) ? -INFINITY : logit;
 }
 
+/* Bias and penalties act where a token's logit lies in s->logits. For a list, the places of other
+ * tokens hold what was left there: changed as well, read by nobody. */
 static void apply_bias(rl_sampler *s)
 {
     for (size_t i = 0; i < s->params.n_bias; i++) {
@@ -244,21 +256,21 @@ static void sift_down(candidate *heap, uint32_t n, uint32_t root, bool first)
     heap[root] = moving;
 }
 
-/* Collects the candidates, at most the k first (0: all, by ascending id). Returns how many they
- * are; *cut says whether some were left out, and then they stand in the order. */
-static uint32_t collect(rl_sampler *s, uint32_t k, bool *cut)
+/* Collects the candidates, at most the k first (0: all). Returns how many they are. When some were
+ * left out they stand in the order, otherwise by ascending id. */
+static uint32_t collect(rl_sampler *s, uint32_t k)
 {
     candidate *c = s->candidates;
     const double *logits = s->logits;
     uint32_t n = 0, i = 0;
-    *cut = false;
+    bool cut = false;
     if (!k) k = s->n_vocab;
     for (; i < s->n_vocab && n < k; i++)
         if (logits[i] != -INFINITY) c[n++] = (candidate){ logits[i], 0, i };
     for (; i < s->n_vocab; i++) {
         if (logits[i] == -INFINITY) continue;
-        if (!*cut) {
-            *cut = true;
+        if (!cut) {
+            cut = true;
             for (uint32_t r = n / 2; r-- > 0;)
                 sift_down(c, n, r, false);
         }
@@ -266,7 +278,7 @@ static uint32_t collect(rl_sampler *s, uint32_t k, bool *cut)
         c[0] = (candidate){ logits[i], 0, i };
         sift_down(c, n, 0, false);
     }
-    for (uint32_t r = n; *cut && r-- > 1;) { /* the last one goes to the end, again and again */
+    for (uint32_t r = n; cut && r-- > 1;) { /* the last one goes to the end, again and again */
         candidate last = c[0];
         c[0] = c[r];
         c[r] = last;
@@ -323,22 +335,19 @@ static uint32_t draw(rl_sampler *s, const candidate *c, uint32_t n)
     return c[0].token;
 }
 
-static uint32_t sample(rl_sampler *s)
+static double weigh(const rl_sampler *s, double logit, double top)
+{
+    return rl_sampler_exp(logit == top ? 0 : (logit - top) / (double)s->params.temperature);
+}
+
+/* The steps behind top-k: n candidates, the largest logit among them is `top`. */
+static uint32_t choose(rl_sampler *s, uint32_t n, double top)
 {
     const rl_sampler_params *p = &s->params;
-    uint32_t best = largest(s->logits, s->n_vocab);
-    double top = s->logits[best];
-    if (top == -INFINITY) return 0;
-    if (p->temperature == 0) return best;
-
     candidate *c = s->candidates;
-    bool cut;
-    uint32_t n = collect(s, p->top_k, &cut);
-    for (uint32_t i = 0; i < n; i++) {
-        double below = c[i].logit == top ? 0 : (c[i].logit - top) / (double)p->temperature;
-        c[i].weight = rl_sampler_exp(below);
-    }
-    if (p->top_p > 0 && p->top_p < 1) n = select_share(c, n, p->top_p, sum_weights(c, n));
+    for (uint32_t i = 0; i < n; i++)
+        c[i].weight = weigh(s, c[i].logit, top);
+    if (cuts_share(p)) n = select_share(c, n, p->top_p, sum_weights(c, n));
     if (p->min_p > 0) { /* weights are relative to the largest, whose weight is 1 */
         uint32_t kept = 0;
         for (uint32_t i = 0; i < n; i++)
@@ -346,6 +355,15 @@ static uint32_t sample(rl_sampler *s)
         n = kept;
     }
     return draw(s, c, n);
+}
+
+static uint32_t sample(rl_sampler *s)
+{
+    uint32_t best = largest(s->logits, s->n_vocab);
+    double top = s->logits[best];
+    if (top == -INFINITY) return 0;
+    if (s->params.temperature == 0) return best;
+    return choose(s, collect(s, s->params.top_k), top);
 }
 
 uint32_t rl_sampler_sample(rl_sampler *sampler, const float *logits)
@@ -358,4 +376,103 @@ uint32_t rl_sampler_sample(rl_sampler *sampler, const float *logits)
     uint32_t token = sample(sampler);
     rl_sampler_accept(sampler, token);
     return token;
+}
+
+/* ---- from the largest alone ------------------------------------------------------------------ */
+
+/* Whether bias or penalties can make a logit larger than it was. */
+static bool may_raise(const rl_sampler_params *p)
+{
+    if (p->presence_penalty < 0 || (p->repeat_penalty > 0 && p->repeat_penalty < 1)) return true;
+    for (size_t i = 0; i < p->n_bias; i++)
+        if (p->bias[i].bias > 0) return true;
+    return false;
+}
+
+/* Whether top-k leaves out anything when nearly every logit can be chosen. */
+static bool cuts_count(const rl_sampler *s)
+{
+    return s->params.top_k > 0 && s->params.top_k < s->n_vocab;
+}
+
+uint32_t rl_sampler_needs(const rl_sampler *sampler)
+{
+    RL_ASSERT(sampler);
+    const rl_sampler_params *p = &sampler->params;
+    if (may_raise(p)) return UINT32_MAX;
+    if (p->temperature == 0) return 1;
+    if (cuts_count(sampler)) return p->top_k + 1; /* one more shows that top-k cuts */
+    return p->min_p > 0 && !cuts_share(p) ? 2 : UINT32_MAX;
+}
+
+/* Collects the candidates of a list whose logits have their places in s->logits: in the order. */
+static uint32_t collect_list(rl_sampler *s, const rl_top_logits *list)
+{
+    candidate *c = s->candidates;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < list->n; i++) {
+        candidate next = { s->logits[list->tokens[i]], 0, list->tokens[i] };
+        if (next.logit == -INFINITY) continue;
+        uint32_t at = n++; /* they come in the order but for those that were lowered */
+        for (; at > 0 && before(&next, &c[at - 1]); at--)
+            c[at] = c[at - 1];
+        c[at] = next;
+    }
+    return n;
+}
+
+/* Whether n candidates, in the order, decide, though there may be others behind `last`. */
+static bool decides(const rl_sampler *s, uint32_t n, const candidate *last)
+{
+    const rl_sampler_params *p = &s->params;
+    const candidate *c = s->candidates;
+    uint32_t certain = 0; /* so many stand before every other */
+    while (certain < n && !before(last, &c[certain]))
+        certain++;
+    if (!certain) return false;
+    if (p->temperature == 0) return true;
+    if (cuts_count(s)) return certain >= p->top_k && n > p->top_k;
+    if (cuts_share(p)) return false;
+    /* Others weigh no more than the last one, but for the error of exp. */
+    return weigh(s, last->logit, c[0].logit) < (double)p->min_p * (1 - 1e-9);
+}
+
+static void sort_by_token(candidate *c, uint32_t n)
+{
+    for (uint32_t i = 1; i < n; i++) {
+        candidate next = c[i];
+        uint32_t at = i;
+        for (; at > 0 && c[at - 1].token > next.token; at--)
+            c[at] = c[at - 1];
+        c[at] = next;
+    }
+}
+
+bool rl_sampler_sample_top(rl_sampler *sampler, const rl_top_logits *list, uint32_t *token)
+{
+    rl_sampler *s = sampler;
+    RL_ASSERT(s && list && token && list->n <= RL_TOP_LOGITS);
+    if (!list->all && (!list->n || may_raise(&s->params))) return false;
+    for (uint32_t i = 0; i < list->n; i++) {
+        RL_ASSERT(list->tokens[i] < s->n_vocab);
+        s->logits[list->tokens[i]] = possible(list->logits[i]);
+    }
+    candidate last = { 0 };
+    if (list->n) last = (candidate){ list->logits[list->n - 1], 0, list->tokens[list->n - 1] };
+    apply_bias(s);
+    apply_penalties(s);
+    uint32_t n = collect_list(s, list), k = s->params.top_k;
+    if (!list->all && !decides(s, n, &last)) return false;
+    double top = n ? s->candidates[0].logit : 0;
+    if (!n || s->params.temperature == 0) {
+        *token = n ? s->candidates[0].token : 0;
+    } else {
+        if (k && k < n)
+            n = k;
+        else
+            sort_by_token(s->candidates, n); /* nothing is cut: as collect() leaves them */
+        *token = choose(s, n, top);
+    }
+    rl_sampler_accept(s, *token);
+    return true;
 }

@@ -16,7 +16,7 @@
 #ifndef RL_ENGINE_SAMPLER_H
 #define RL_ENGINE_SAMPLER_H
 
-#include "base/status.h"
+#include "backend/backend.h"
 
 /* e^x for x <= 0 in double, relative error below 1e-13; 0 for x < -700, NaN for NaN. The same bits
  * everywhere. */
@@ -29,5 +29,18 @@ uint64_t rl_sampler_random(uint64_t seed, uint64_t draw);
 /* Whether the token is simply the largest logit of those handed in: no bias, no penalty, no
  * temperature. Then a backend may choose it itself. */
 bool rl_sampler_is_plain_greedy(const rl_sampler *sampler);
+
+/* How many of the largest logits rl_sampler_sample_top() needs at least; UINT32_MAX: nothing less than
+ * all will do (something raises logits, or top-p alone sums over all of them). Whether so many are
+ * enough depends on the logits: each that bias and penalties push down may cost one more. */
+uint32_t rl_sampler_needs(const rl_sampler *sampler);
+
+/* rl_sampler_sample() by the largest logits alone: the same token, draw and history as from all of
+ * them. false, and nothing has happened, when a logit that is not among them could matter:
+ *   - temperature 0    unless the first after bias and penalties stands before all that are not here
+ *   - top-k            unless the k first do
+ *   - min-p alone      unless even the last one here falls short of it
+ *   - anything else    unless list->all */
+bool rl_sampler_sample_top(rl_sampler *sampler, const rl_top_logits *list, uint32_t *token);
 
 #endif
