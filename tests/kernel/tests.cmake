@@ -15,6 +15,9 @@ if(RL_SPIRV_FILES)
       set_tests_properties(${test} PROPERTIES LABELS kernel TIMEOUT 600 SKIP_RETURN_CODE 77
         ENVIRONMENT "LP_NATIVE_VECTOR_WIDTH=${bits}")
     endforeach()
+    add_test(NAME kernel.vulkan_lanes.top_ties_width_${bits} COMMAND kernel_test_vulkan_top vulkan.top_ties)
+    set_tests_properties(kernel.vulkan_lanes.top_ties_width_${bits} PROPERTIES LABELS kernel TIMEOUT 600
+      SKIP_RETURN_CODE 77 ENVIRONMENT "LP_NATIVE_VECTOR_WIDTH=${bits}")
   endforeach()
   find_program(RL_SPIRV_CROSS spirv-cross)
   if(RL_SPIRV_CROSS)

@@ -279,3 +279,17 @@ rl_status rl_vk_op_argmax(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_argmax_push *
     rl_vk_cmd_barrier(cmd);
     return RECORD(RL_VK_ARGMAX, RL_VK_NO_TYPE, &second, 1, 1, 1, 256, 1);
 }
+
+rl_status rl_vk_op_top(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_top_push *push, rl_error *err)
+{
+    enum { LANES = 256, BLOCK = 16, FEW = 1024 };
+    RL_ASSERT(push->n && push->n <= RL_VK_TOP_MOST);
+    rl_top_push p = *push;
+    p.groups = min_u32(divide_up(p.n, FEW), RL_VK_TOP_GROUPS);
+    uint32_t blocks = divide_up(divide_up(p.n, BLOCK), p.groups);
+    uint32_t share = divide_up((uint64_t)blocks * BLOCK, LANES);
+    rl_status status = RECORD(RL_VK_TOP_PIECES, RL_VK_NO_TYPE, &p, p.groups, 1, 1, LANES, share);
+    if (status) return status;
+    rl_vk_cmd_barrier(cmd);
+    return RECORD(RL_VK_TOP_MERGE, RL_VK_NO_TYPE, &p, 1, 1, 1, LANES);
+}

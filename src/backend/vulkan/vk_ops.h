@@ -103,6 +103,16 @@ enum { RL_VK_ARGMAX_GROUPS = 128 };
 RL_MUST_CHECK rl_status rl_vk_op_argmax(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_argmax_push *push,
                                         uint64_t scratch, rl_error *err);
 
+/* The largest RL_VK_TOP of push.n <= RL_VK_TOP_MOST numbers, in the order of rl_top_logits: two
+ * dispatches with a barrier between. push.lists holds RL_VK_TOP_LIST_WORDS words of scratch,
+ * push.result RL_VK_TOP_RESULT_WORDS; push.groups is filled in. */
+enum {
+    RL_VK_TOP_LIST_WORDS = 2 * RL_VK_TOP_GROUPS * RL_VK_TOP,
+    RL_VK_TOP_RESULT_WORDS = 2 * (1 + RL_VK_TOP)
+};
+RL_MUST_CHECK rl_status rl_vk_op_top(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_top_push *push,
+                                     rl_error *err);
+
 /* Whether the backend has kernels for this tensor type. */
 bool rl_vk_type_is_known(uint32_t type);
 

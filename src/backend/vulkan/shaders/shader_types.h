@@ -222,6 +222,21 @@ struct rl_argmax_push {
     RL_U32 n, per_group;
 };
 
+/* The largest RL_VK_TOP of up to RL_VK_TOP_MOST numbers, in order: pieces of at most RL_VK_TOP_SHARE
+ * numbers per invocation, then all pieces in one workgroup. */
+#define RL_VK_TOP        128
+#define RL_VK_TOP_GROUPS 64
+#define RL_VK_TOP_SHARE  16
+#define RL_VK_TOP_MOST   (RL_VK_TOP_GROUPS * 256 * RL_VK_TOP_SHARE)
+
+struct rl_top_push {
+    RL_U64 x;      /* [n]                                                              */
+    RL_U64 lists;  /* u64 [groups][RL_VK_TOP]: what the pieces hand on                 */
+    RL_U64 result; /* u32 pairs: (how many, 0), (bits of a number, its index) ...      */
+    RL_U64 token;
+    RL_U32 n, groups;
+};
+
 #ifndef GL_core_profile
 #define RL_STRUCT(name, bytes)                                                                     \
     typedef struct name name;                                                                      \
@@ -240,6 +255,7 @@ RL_STRUCT(rl_route_push, 72)
 RL_STRUCT(rl_experts_down_push, 104)
 RL_STRUCT(rl_moe_sum_push, 48)
 RL_STRUCT(rl_argmax_push, 32)
+RL_STRUCT(rl_top_push, 40)
 #undef RL_STRUCT
 #endif
 
