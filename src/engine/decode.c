@@ -124,10 +124,7 @@ static rl_status finish(rl_decoder *d, const rl_forward *f, rl_error *err)
     touch_until(d, e->net.shape.n_layer);
     if (f->first_logits >= f->batch.n) return RL_OK;
     uint32_t best;
-    if (f->left) {
-        f->left->left = true;
-        return e->ops->routed->read_logits(e->be, NULL, &f->left->best, err);
-    }
+    if (f->left) return rl_forward_leave(e, f, err);
     rl_status status = e->ops->routed->read_logits(e->be, e->logit_rows, &best, err);
     if (!status && !f->each(f->context, 0, e->logit_rows))
         status = rl_fail(err, RL_INTERRUPTED, "stopped by the caller");

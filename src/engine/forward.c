@@ -87,14 +87,20 @@ static rl_status moe(rl_engine *e, const rl_forward *f, uint32_t layer, rl_error
     return RL_OK;
 }
 
+rl_status rl_forward_leave(rl_engine *e, const rl_forward *f, rl_error *err)
+{
+    f->left->left = true;
+    if (f->batch.top) e->ops->routed->read_top(e->be, f->left->top);
+    return e->ops->routed->read_logits(e->be, NULL, &f->left->best, err);
+}
+
 /* The last stage where nobody waits for the logits but to take the largest. */
 static rl_status head_left(rl_engine *e, const rl_forward *f, rl_error *err)
 {
     RL_ASSERT(f->batch.n == 1 && !f->hooks);
     TRY(e->ops->head(e->be, 0, 1, NULL, err));
     charge(e, RL_STAGE_HEAD);
-    f->left->left = true;
-    return e->ops->routed->read_logits(e->be, NULL, &f->left->best, err);
+    return rl_forward_leave(e, f, err);
 }
 
 static rl_status head(rl_engine *e, const rl_forward *f, rl_error *err)

@@ -26,8 +26,9 @@ typedef struct rl_forward_hooks {
 
 /* Logits that may stay with the backend, where routed->read_logits() finds them. */
 typedef struct rl_forward_left {
-    bool left;     /* out: they did, and nobody was called with them */
-    uint32_t best; /* out, then: the index of the largest, the lower one on ties */
+    bool left;          /* out: they did, and nobody was called with them */
+    uint32_t best;      /* out, then: the index of the largest, the lower one on ties */
+    rl_top_logits *top; /* out, then, for batches with `top` set: the largest. Not NULL there */
 } rl_forward_left;
 
 typedef struct rl_forward {
@@ -47,5 +48,10 @@ typedef struct rl_forward {
 /* Plays the stages. The caller holds engine->lock. On success the new state is written but not
  * committed; on failure it is to be forgotten, and nothing else has changed. */
 RL_MUST_CHECK rl_status rl_forward_run(rl_engine *engine, const rl_forward *forward, rl_error *err);
+
+/* The head has computed and its logits stay: fills forward->left, which is not NULL. Copies nothing
+ * but the largest. */
+RL_MUST_CHECK rl_status rl_forward_leave(rl_engine *engine, const rl_forward *forward,
+                                         rl_error *err);
 
 #endif

@@ -109,16 +109,16 @@ rl_status rl_session_sample(rl_session *s, rl_sampler *sampler, uint32_t *token,
 {
     RL_ASSERT(s && sampler && token);
     if (!s->position) return rl_fail(err, RL_INVALID, "no token was fed that another could follow");
+    bool greedy = rl_sampler_is_plain_greedy(sampler);
+    s->asks_for_top = !greedy && rl_sampler_needs(sampler) <= RL_TOP_LOGITS;
     pthread_mutex_lock(&s->engine->lock);
-    bool known = s->engine->left == s && rl_sampler_is_plain_greedy(sampler);
+    bool left = s->engine->left == s, known = left && greedy;
+    if (known) rl_sampler_accept(sampler, *token = s->best);
+    if (left && !greedy && s->has_top) known = rl_sampler_sample_top(sampler, &s->top, token);
     rl_status status = known ? RL_OK : rl_session_settle(s, err);
     pthread_mutex_unlock(&s->engine->lock);
-    if (status) return status;
-    if (known)
-        rl_sampler_accept(sampler, *token = s->best);
-    else
-        *token = rl_sampler_sample(sampler, s->logits);
-    return RL_OK;
+    if (!status && !known) *token = rl_sampler_sample(sampler, s->logits);
+    return status;
 }
 
 /* ---- feeding --------------------------------------------------------------------------------- */
@@ -146,10 +146,13 @@ static rl_status feed_batch(rl_session *s, const uint32_t *tokens, uint32_t n, b
                             feed_sink *sink, const rl_forward_hooks *hooks, rl_error *err)
 {
     rl_engine *e = s->engine;
-    rl_forward_left left = { false, 0 };
+    rl_top_logits top; /* the session keeps its own until the token is complete */
+    rl_forward_left left = { .top = &top };
+    bool leaves = n == 1 && !hooks && !sink->each && e->ops->routed;
     sink->last = n - 1;
     rl_forward forward = {
         .batch = { .observed = hooks != NULL,
+                   .top = leaves && s->asks_for_top && e->ops->routed->read_top,
                    .state = s->state,
                    .tokens = tokens,
                    .n = n,
@@ -159,7 +162,7 @@ static rl_status feed_batch(rl_session *s, const uint32_t *tokens, uint32_t n, b
                                      : n,
         .each = take_logits,
         .context = sink,
-        .left = n == 1 && !hooks && !sink->each ? &left : NULL,
+        .left = leaves ? &left : NULL,
         .hooks = hooks,
     };
     if (n > 1) { /* a batch of many tokens can take long */
@@ -173,6 +176,8 @@ static rl_status feed_batch(rl_session *s, const uint32_t *tokens, uint32_t n, b
     e->ops->state_commit(e->be, s->state);
     e->left = left.left ? s : NULL; /* whoever's were there had them brought before */
     s->best = left.best;
+    s->has_top = left.left && forward.batch.top;
+    if (s->has_top) s->top = top;
     memcpy(s->tokens + s->position, tokens, n * sizeof *tokens);
     s->position += n;
     uint64_t spent = rl_clock_ns() - start;

@@ -26,7 +26,10 @@ struct rl_session {
     float *logits;    /* [n_vocab] after tokens[position - 1]; valid when position > 0 and they are
                          not left with the backend (engine->left) */
     bool torn; /* the backend's state is that of no position: it is cleared before the next token */
-    uint32_t best;                                 /* index of the largest of those that are left */
+    uint32_t best;     /* index of the largest of those that are left */
+    bool asks_for_top; /* the last token was drawn by a sampler that may need no more than ... */
+    bool has_top;      /* ... these of what is left: they came with the token */
+    rl_top_logits top;
     rl_checkpoint checkpoints[RL_MAX_CHECKPOINTS]; /* ascending positions */
     uint32_t n_checkpoints;
     rl_session_stats stats;

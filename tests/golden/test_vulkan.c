@@ -36,26 +36,29 @@ static void trace(const char *file)
     golden_trace(&setup, 1e-4);
 }
 
-/* A greedy token with everything resident, counted where the calls to the driver are made.
+/* Tokens with everything resident, counted where the calls to the driver are made.
  * Stands against: a second submission for the logits, commands recorded anew, a state copied. */
-static void token_cost(void)
+static void token_cost(const rl_sampler_params *params)
 {
     rl_vk_device_close(rl_test_vulkan_open());
     golden_setup setup = { .model = rl_test_fixture("models/tiny-s-Q8_0.gguf"),
                            .backend = "vulkan" };
     rl_engine *engine;
     rl_session *session;
-    rl_sampler *greedy;
+    rl_sampler *sampler;
     rl_error err = { "" };
     golden_open(&setup, 64, &engine, &session);
-    assert_ok(
-        rl_sampler_create(&greedy, &(rl_sampler_params){ 0 }, engine->net.shape.n_vocab, &err));
+    assert_ok(rl_sampler_create(&sampler, params, engine->net.shape.n_vocab, &err));
     uint32_t token = 3;
     assert_ok(rl_session_feed(session, &token, 1, &err));
     rl_backend_counters before, after;
+    if (params->temperature > 0) { /* the first one does not know yet how it will be sampled */
+        assert_ok(rl_session_sample(session, sampler, &token, &err));
+        assert_ok(rl_session_feed(session, &token, 1, &err));
+    }
     engine->ops->get_counters(engine->be, &before);
     for (int i = 0; i < 8; i++) {
-        assert_ok(rl_session_sample(session, greedy, &token, &err));
+        assert_ok(rl_session_sample(session, sampler, &token, &err));
         assert_ok(rl_session_feed(session, &token, 1, &err));
     }
     engine->ops->get_counters(engine->be, &after);
@@ -64,14 +67,14 @@ static void token_cost(void)
     assert_int_equal(after.recordings - before.recordings, 0);
     assert_int_equal(after.state_bytes_copied - before.state_bytes_copied, 0);
     assert_int_equal(after.host_fallbacks, 0);
-    rl_sampler_destroy(greedy);
+    rl_sampler_destroy(sampler);
     rl_session_destroy(session);
     rl_engine_close(engine);
 }
 
 /* A token leaves its segments in the middle of every layer in turn: some experts are computed, the
  * others have to wait for their slots. Stands against the part of a layer that a segment would have
- * computed and nobody does then. */
+ * computed and nobody does then, and the largest logits that would have come with the last one. */
 static void drained(void)
 {
     rl_vk_device_close(rl_test_vulkan_open());
@@ -90,7 +93,7 @@ static void drained(void)
     memcpy(want, rl_session_logits(whole), bytes);
     const rl_backend_ops *ops = e->ops;
     for (uint32_t at = 0; at < e->net.shape.n_layer; at++) {
-        rl_batch batch = { .state = apart->state, .tokens = &token, .n = 1 };
+        rl_batch batch = { .top = at % 2, .state = apart->state, .tokens = &token, .n = 1 };
         assert_ok(ops->begin(e->be, &batch, &err));
         assert_ok(ops->embed(e->be, &err));
         for (uint32_t i = 0; i < e->net.shape.n_layer; i++) {
@@ -112,8 +115,20 @@ static void drained(void)
             assert_ok(ops->moe_experts(e->be, i, groups + k / 2, k - k / 2, &err));
             assert_ok(ops->moe_out(e->be, i, &err));
         }
-        assert_ok(ops->head(e->be, 0, 1, got, &err));
+        assert_ok(ops->head(e->be, 0, 1, batch.top ? NULL : got, &err));
         assert_ok(ops->end(e->be, &err)); /* not committed: the next round begins anew */
+        if (batch.top) {
+            rl_top_logits top;
+            uint32_t best;
+            ops->routed->read_top(e->be, &top);
+            assert_ok(ops->routed->read_logits(e->be, got, &best, &err));
+            assert_int_equal(top.n, RL_TOP_LOGITS);
+            assert_int_equal(top.tokens[0], best);
+            for (uint32_t i = 0; i < top.n; i++) {
+                assert_true(top.logits[i] == want[top.tokens[i]]);
+                assert_true(!i || top.logits[i] < top.logits[i - 1]);
+            }
+        }
         assert_memory_equal(got, want, bytes);
     }
     free(want);
@@ -127,8 +142,9 @@ static void drained(void)
 {
     rl_test_skip("built without the Vulkan backend");
 }
-static void token_cost(void)
+static void token_cost(const rl_sampler_params *params)
 {
+    (void)params;
     rl_test_skip("built without the Vulkan backend");
 }
 static void float_gate(const char *file)
@@ -166,7 +182,14 @@ static void vulkan_tiny_s_q8_0(void **state)
 static void vulkan_one_submission_per_token(void **state)
 {
     (void)state;
-    token_cost();
+    token_cost(&(rl_sampler_params){ .temperature = 0 });
+}
+
+static void vulkan_one_submission_per_sampled_token(void **state)
+{
+    (void)state;
+    token_cost(&(rl_sampler_params){
+        .temperature = 0.7f, .top_k = 20, .top_p = 0.8f, .presence_penalty = 1.5f });
 }
 
 static void vulkan_token_leaves_its_segments(void **state)
@@ -176,5 +199,6 @@ static void vulkan_token_leaves_its_segments(void **state)
 }
 
 #define X(name, file, plain, kl) RL_TEST(vulkan, trace_##name), RL_TEST(vulkan, name##_long),
-RL_TEST_MAIN(RL_TEST(vulkan, one_submission_per_token), RL_TEST(vulkan, token_leaves_its_segments),
-             MODEL_LIST(X) RL_TEST(vulkan, tiny_s_q8_0))
+RL_TEST_MAIN(RL_TEST(vulkan, one_submission_per_token),
+             RL_TEST(vulkan, one_submission_per_sampled_token),
+             RL_TEST(vulkan, token_leaves_its_segments), MODEL_LIST(X) RL_TEST(vulkan, tiny_s_q8_0))

@@ -1,6 +1,7 @@
 /* fake_routed.c - tests/support/fake_routed.h. */
 #include "support/fake_routed.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,12 @@ static rl_status fake_head(rl_backend *be, uint32_t first, uint32_t rows, float 
     free(now.logits);
     now.logits = calloc(((oracle *)be)->net->shape.n_vocab, sizeof *now.logits);
     return rl_backend_oracle.head(be, first, rows, now.logits, err);
+}
+
+static rl_status fake_begin(rl_backend *be, const rl_batch *batch, rl_error *err)
+{
+    now.batch.top = batch->top;
+    return rl_backend_oracle.begin(be, batch, err);
 }
 
 static rl_status to_route(rl_backend *be, uint32_t layer, rl_error *err)
@@ -147,6 +154,26 @@ static rl_status fake_read_logits(rl_backend *be, float *logits, uint32_t *best,
     return RL_OK;
 }
 
+/* By hand: the next in the order, again and again. */
+static void fake_read_top(const rl_backend *be, rl_top_logits *out)
+{
+    const uint32_t n = ((const oracle *)be)->net->shape.n_vocab;
+    const float *l = now.logits;
+    RL_ASSERT(now.batch.top);
+    *out = (rl_top_logits){ .n = 0 };
+    while (out->n < RL_TOP_LOGITS) {
+        uint32_t next = n, last = out->n ? out->tokens[out->n - 1] : 0;
+        for (uint32_t i = 0; i < n; i++) {
+            bool behind = !out->n || l[i] < l[last] || (l[i] == l[last] && i > last);
+            if (behind && l[i] > -INFINITY && (next == n || l[i] > l[next])) next = i;
+        }
+        if (next == n) break;
+        out->tokens[out->n] = next;
+        out->logits[out->n++] = l[next];
+    }
+    out->all = out->n < RL_TOP_LOGITS;
+}
+
 static rl_status fake_open(rl_backend **out, const rl_backend_params *params, rl_error *err)
 {
     rl_status status = rl_backend_oracle.open(out, params, err);
@@ -165,11 +192,13 @@ const rl_backend_ops *fake_routed_ops(void)
         .open_gate = fake_open_gate,
         .read_choices = fake_read_choices,
         .read_logits = fake_read_logits,
+        .read_top = fake_read_top,
     };
     static rl_backend_ops ops;
     ops = rl_backend_oracle;
     ops.name = "fake-routed";
     ops.open = fake_open;
+    ops.begin = fake_begin;
     ops.head = fake_head;
     ops.routed = &routed;
     return &ops;

@@ -323,6 +323,7 @@ static void list_buffers(const rl_shape *s, uint64_t n, uint32_t splits, rl_vk_b
     each(ctx, &buf->weights, n * k);
     each(ctx, &buf->logits, (uint64_t)RL_HEAD_ROWS * s->n_vocab);
     each(ctx, &buf->argmax, 2 * RL_VK_ARGMAX_GROUPS);
+    each(ctx, &buf->top, RL_VK_TOP_LIST_WORDS);
     each(ctx, &buf->ahead_router, s->n_expert);
     each(ctx, &buf->ahead_ids, k);
     each(ctx, &buf->ahead_weights, k);
@@ -387,11 +388,15 @@ static rl_status take_buffers(rl_vk_backend *vk, rl_error *err)
     if (!status)
         status = rl_vk_arena_take(vk->readback_arena, 4 * layers * k, 256, &vk->out.ahead, err);
     if (!status) status = rl_vk_arena_take(vk->readback_arena, 8, 256, &vk->out.best, err);
+    if (!status)
+        status = rl_vk_arena_take(vk->readback_arena, 4 * RL_VK_TOP_RESULT_WORDS, 256, &vk->out.top,
+                                  err);
     if (!status) status = rl_vk_arena_take(vk->readback_arena, logits, 256, &vk->out.logits, err);
     if (status) return status;
     memset(vk->residency.host, 0, vk->residency.bytes);
     memset(vk->out.choices.host, 0, vk->out.choices.bytes);
     memset(vk->out.ahead.host, 0, vk->out.ahead.bytes);
+    memset(vk->out.top.host, 0, vk->out.top.bytes);
     return RL_OK;
 }
 
@@ -439,8 +444,8 @@ static rl_status vk_attach(rl_backend *be, const rl_net *net, uint32_t max_batch
     if (status) return status;
     vk->net = net;
     vk->max_batch = max_batch;
-    vk->handles = calloc(net->shape.n_layer + 1, sizeof *vk->handles);
-    vk->batches = calloc(net->shape.n_layer + 1, sizeof *vk->batches);
+    vk->handles = calloc(net->shape.n_layer + 2, sizeof *vk->handles);
+    vk->batches = calloc(net->shape.n_layer + 2, sizeof *vk->batches);
     if (!vk->handles || !vk->batches)
         return rl_fail(err, RL_NOMEM, "no memory for a token's command buffers");
     return take_buffers(vk, err);

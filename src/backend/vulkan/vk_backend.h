@@ -44,6 +44,7 @@ struct rl_state {
     rl_vk_block block;
     rl_vk_cmd *segments; /* [n_layer + 1]; recorded once */
     rl_vk_cmd whole;     /* all of them, for tokens that are submitted from the start */
+    rl_vk_cmd top;       /* the largest logits, submitted behind the head when they are wanted */
     bool recorded;
     rl_vk_marks marks;     /* while somebody asks for times */
     uint64_t token_passes; /* dense matrices that one token walks over */
@@ -70,6 +71,7 @@ typedef struct rl_vk_buffers {
     rl_vk_span ids, weights; /* [n][K]           */
     rl_vk_span logits;       /* [RL_HEAD_ROWS][V] */
     rl_vk_span argmax;       /* scratch          */
+    rl_vk_span top;          /* scratch          */
     rl_vk_span ahead_router; /* [E]: the next layer's router on this layer's x */
     rl_vk_span ahead_ids, ahead_weights;
     rl_vk_span choices; /* [n_layer][K] of a token that is one command buffer */
@@ -81,6 +83,7 @@ typedef struct rl_vk_results {
     rl_vk_span choices; /* u32 [n_layer][K] of the token under way     */
     rl_vk_span ahead;   /* u32 [n_layer][K]: guesses for the next layer */
     rl_vk_span best;    /* bits of the largest logit, its index        */
+    rl_vk_span top;     /* result of rl_vk_op_top                      */
     rl_vk_span logits;  /* [RL_HEAD_ROWS][V]                           */
 } rl_vk_results;
 
@@ -119,8 +122,8 @@ typedef struct rl_vk_backend {
     uint32_t spin_us;
     uint32_t decode_splits;
     bool look_ahead;          /* segments guess the next layer's experts: the pool is bounded */
-    VkCommandBuffer *handles; /* [n_layer + 1], scratch */
-    rl_vk_batch *batches;
+    VkCommandBuffer *handles; /* [n_layer + 2], scratch */
+    rl_vk_batch *batches;     /* [n_layer + 2], scratch */
     uint32_t head_first, head_rows;
     rl_stage_times *stage_times; /* the GPU's time by stage is added there; NULL: nobody asks */
 
@@ -208,6 +211,8 @@ rl_status rl_vk_record_moe_sum(const rl_vk_recording *r, uint32_t layer, rl_erro
 /* Final norm and head of rows first .. first+rows-1. */
 rl_status rl_vk_record_head(const rl_vk_recording *r, uint32_t first, uint32_t rows, rl_error *err);
 rl_status rl_vk_record_best(const rl_vk_recording *r, rl_error *err);
+/* The largest logits; two dependent steps. Vocabularies that are too large for it: none are found. */
+rl_status rl_vk_record_top(const rl_vk_recording *r, rl_error *err);
 
 /* ---- vk_stages.c ---------------------------------------------------------------------------------- */
 

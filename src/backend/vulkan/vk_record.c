@@ -544,3 +544,14 @@ rl_status rl_vk_record_best(const rl_vk_recording *r, rl_error *err)
                             .n = vk->net->shape.n_vocab };
     return rl_vk_op_argmax(&vk->ops, r->cmd, &push, vk->buf.argmax.address, err);
 }
+
+rl_status rl_vk_record_top(const rl_vk_recording *r, rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    rl_top_push push = { .x = vk->buf.logits.address,
+                         .lists = vk->buf.top.address,
+                         .result = vk->out.top.address,
+                         .token = r->block->token,
+                         .n = vk->net->shape.n_vocab };
+    return push.n <= RL_VK_TOP_MOST ? rl_vk_op_top(&vk->ops, r->cmd, &push, err) : RL_OK;
+}

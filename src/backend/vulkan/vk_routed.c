@@ -169,6 +169,16 @@ static rl_status record_whole(const rl_vk_recording *r, uint32_t n, rl_error *er
     return RL_OK;
 }
 
+/* The largest logits, behind the head. By itself, since a greedy token goes without. */
+static rl_status record_top(const rl_vk_recording *r, uint32_t unused, rl_error *err)
+{
+    (void)unused;
+    rl_vk_cmd_barrier(r->cmd);
+    TRY(rl_vk_record_top(r, err));
+    rl_vk_cmd_barrier_to_host(r->cmd);
+    return RL_OK;
+}
+
 static rl_status
 record_into(rl_vk_cmd *cmd, const char *name, rl_vk_recording r, uint32_t i,
             rl_status (*record)(const rl_vk_recording *r, uint32_t i, rl_error *err), rl_error *err)
@@ -197,6 +207,7 @@ rl_status rl_vk_segments_record(rl_vk_backend *vk, rl_state *state, rl_error *er
         for (uint32_t i = 0; i < n; i++)
             TRY(record_into(&state->segments[i], "segment", r, i, record_part, err));
         state->token_passes = vk->counters.dense_passes - passes;
+        TRY(record_into(&state->top, "largest logits", r, 0, record_top, err));
     }
     state->recorded = false;
     if (wanted) {
@@ -219,6 +230,7 @@ void rl_vk_segments_free(rl_vk_backend *vk, rl_state *state)
     for (uint32_t i = 0; i <= vk->net->shape.n_layer; i++)
         rl_vk_cmd_fini(&state->segments[i]);
     rl_vk_cmd_fini(&state->whole);
+    rl_vk_cmd_fini(&state->top);
     marks_fini(&state->marks);
     free(state->segments);
     state->segments = NULL;
@@ -250,7 +262,9 @@ static rl_status routed_submit(rl_backend *be, const rl_batch *batch, rl_error *
     rl_vk_backend *vk = rl_vk_of(be);
     TRY(begin_token(vk, batch, true, err));
     vk->gated = vk->resumed = false;
-    return rl_vk_submit(vk, &batch->state->whole.handle, 1, err);
+    vk->handles[0] = batch->state->whole.handle;
+    vk->handles[1] = batch->state->top.handle;
+    return rl_vk_submit(vk, vk->handles, batch->top ? 2 : 1, err);
 }
 
 /* The segments behind the router of `layer` in one submission. */
@@ -262,6 +276,7 @@ static rl_status routed_resume(rl_backend *be, uint32_t layer, rl_error *err)
     host_token(state)->halt = 0;
     for (uint32_t i = 0; i < n; i++)
         vk->handles[i] = state->segments[first + i].handle;
+    if (vk->batch.top) vk->handles[n++] = state->top.handle;
     vk->gated = false;
     vk->resumed = true;
     return rl_vk_submit(vk, vk->handles, n, err);
@@ -322,6 +337,7 @@ static rl_status routed_submit_gated(rl_backend *be, const rl_batch *batch, rl_e
             .buffer = batch->state->segments[i].handle,
             .wait = { i ? vk->gates : VK_NULL_HANDLE, vk->gate_base + i },
         };
+    if (batch->top) vk->batches[n++] = (rl_vk_batch){ .buffer = batch->state->top.handle };
     TRY(rl_vk_stream_submit_batches(vk->stream, vk->batches, n, &vk->last_value, err));
     vk->first_value = vk->last_value - n;
     vk->gated = true;
@@ -362,6 +378,23 @@ static rl_status routed_read_logits(rl_backend *be, float *logits, uint32_t *bes
     return logits ? rl_vk_read(vk, &vk->buf.logits, 0, logits, 4ull * n_vocab, err) : RL_OK;
 }
 
+static void routed_read_top(const rl_backend *be, rl_top_logits *out)
+{
+    const rl_vk_backend *vk = (const rl_vk_backend *)be;
+    _Static_assert(RL_VK_TOP == RL_TOP_LOGITS, "the kernels find as many as the engine asks for");
+    uint32_t words[RL_VK_TOP_RESULT_WORDS], n_vocab = vk->net->shape.n_vocab;
+    memcpy(words, vk->out.top.host, sizeof words);
+    memset(out, 0, sizeof *out);
+    if (n_vocab > RL_VK_TOP_MOST || words[0] > RL_TOP_LOGITS) return;
+    for (uint32_t i = 0; i < words[0]; i++) {
+        memcpy(&out->logits[i], &words[2 + 2 * i], sizeof out->logits[i]);
+        out->tokens[i] = words[3 + 2 * i];
+        if (out->tokens[i] >= n_vocab) return; /* no list is better than a wrong one */
+    }
+    out->n = words[0];
+    out->all = out->n < RL_TOP_LOGITS || n_vocab <= RL_TOP_LOGITS;
+}
+
 const rl_routed_ops rl_vk_routed_ops = {
     .submit = routed_submit,
     .wait = routed_wait,
@@ -371,6 +404,7 @@ const rl_routed_ops rl_vk_routed_ops = {
     .open_gate = routed_open_gate,
     .read_choices = routed_read_choices,
     .read_logits = routed_read_logits,
+    .read_top = routed_read_top,
 };
 
 const rl_routed_ops rl_vk_routed_ops_plain = {
@@ -379,4 +413,5 @@ const rl_routed_ops rl_vk_routed_ops_plain = {
     .resume = routed_resume,
     .read_choices = routed_read_choices,
     .read_logits = routed_read_logits,
+    .read_top = routed_read_top,
 };

@@ -249,8 +249,9 @@ rl_status rl_vk_head(rl_backend *be, uint32_t first, uint32_t rows, float *logit
     vk->head_first = first;
     vk->head_rows = rows;
     if (!r.cmd) {
-        VkCommandBuffer last = r.state->segments[vk->net->shape.n_layer].handle;
-        TRY(rl_vk_submit(vk, &last, 1, err));
+        VkCommandBuffer last[2] = { r.state->segments[vk->net->shape.n_layer].handle,
+                                    r.state->top.handle };
+        TRY(rl_vk_submit(vk, last, vk->batch.top ? 2 : 1, err));
         if (logits) return rl_vk_read(vk, &vk->buf.logits, 0, logits, bytes, err);
         return rl_vk_wait(vk, err);
     }
@@ -258,6 +259,7 @@ rl_status rl_vk_head(rl_backend *be, uint32_t first, uint32_t rows, float *logit
     rl_vk_cmd_barrier_copies(r.cmd);
     if (!logits) {
         TRY(rl_vk_record_best(&r, err));
+        if (vk->batch.top) TRY(rl_vk_record_top(&r, err)); /* beside: both only read */
         return rl_vk_stage_flush(vk, err);
     }
     rl_vk_cmd_copy(r.cmd, &vk->buf.logits, 0, &vk->out.logits, 0, bytes);
