@@ -56,7 +56,7 @@ typedef struct rl_weight {
 } rl_weight;
 
 /* Gated delta net: u = qkv h (q heads, k heads, v heads), z = gate h, m = ba h (b and a interleaved
- * per key head, QWEN3NEXT.md 4.1). conv [channels][C], dt and a [Hv], norm [D]: always F32. */
+ * per key head, docs/qwen3next.md 4.1). conv [channels][C], dt and a [Hv], norm [D]: always F32. */
 typedef struct rl_delta_weights {
     rl_weight qkv, gate, ba, conv, dt, a, norm, out;
 } rl_delta_weights;
@@ -381,7 +381,7 @@ RL_MUST_CHECK rl_status rl_backend_find_device(const rl_backend_ops **out, const
  *   ids     [k]   out   by logit, descending; equal logits: lower index first
  *   weights [k]   out   softmax over the chosen k, so they sum to 1
  * Requires 1 <= k <= n_expert (asserted). Cannot fail, allocates nothing, any thread.
- * Rule: QWEN3NEXT.md 7, docs/numerics.md "router". */
+ * Rule: docs/qwen3next.md 7, docs/numerics.md "router". */
 void rl_router_topk(const float *logits, uint32_t n_expert, uint32_t k, uint32_t *ids,
                     float *weights);
 

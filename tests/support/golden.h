@@ -1,6 +1,6 @@
 /* golden.h - a fixture model run against its stored numbers, on any backend.
  *
- * The gates are DESIGN.md section 7's, one function per gate; every backend's test file calls them
+ * The gates are those of docs/numerics.md, one function per gate; every backend's test file calls them
  * for every model. A failure names the first layer and stage that is off. */
 #ifndef RL_TESTS_SUPPORT_GOLDEN_H
 #define RL_TESTS_SUPPORT_GOLDEN_H

@@ -1,6 +1,6 @@
 /* stages_reference.h - every stage of a net computed directly in double, token by token.
  *
- * QWEN3NEXT.md written down once more, slowly; nothing is shared with a backend but the weights. Every
+ * docs/qwen3next.md written down once more, slowly; nothing is shared with a backend but the weights. Every
  * intermediate value that a backend can show is kept. */
 #ifndef RL_SUPPORT_STAGES_REFERENCE_H
 #define RL_SUPPORT_STAGES_REFERENCE_H

@@ -5,7 +5,7 @@
  * first, by heads of channels, and the delta rule then runs by value heads, which are more.
  *
  * The delta rule goes token by token, a few columns of S at a time, which stay in the first cache.
- * The chunked form of QWEN3NEXT.md 4.6 needs as many multiplications and rounds differently; it
+ * The chunked form of docs/qwen3next.md 4.6 needs as many multiplications and rounds differently; it
  * pays only on machines with matrix units for f32. */
 #include "backend/cpu/cpu_backend.h"
 
@@ -73,7 +73,7 @@ static void conv_head(const delta_loop *loop, uint32_t head)
     });
 }
 
-/* beta and decay of some tokens, QWEN3NEXT.md 4.1. */
+/* beta and decay of some tokens, docs/qwen3next.md 4.1. */
 static void gates(const delta_loop *loop, uint32_t head, uint32_t first, uint32_t n, float *decay,
                   float *beta)
 {

@@ -27,7 +27,7 @@ static inline uint32_t rl_cpu_pad(uint32_t n)
 }
 
 /* Convolution and SiLU of one head's D neighbouring channels for n tokens, in place; then, for
- * query and key heads, the L2 norm. QWEN3NEXT.md 4.2, 4.3. */
+ * query and key heads, the L2 norm. docs/qwen3next.md 4.2, 4.3. */
 typedef struct rl_cpu_conv {
     float *u;              /* [n][stride], at the head's first channel: raw in, result out */
     size_t stride;         /* floats between tokens                                        */
@@ -41,7 +41,7 @@ typedef struct rl_cpu_conv {
 } rl_cpu_conv;
 
 /* The delta rule of one value head, n tokens. A state is [Dp/16][D key][16 value], Dp = D padded to
- * 16: sixteen columns of S lie together and never meet the others. QWEN3NEXT.md 4.4.
+ * 16: sixteen columns of S lie together and never meet the others. docs/qwen3next.md 4.4.
  *
  * What a token writes into S is one product k e^T, and S is passed over once per token because that
  * is left for the next token to do: a state is S and the last token's (decay, k, e), still owed. */
@@ -68,7 +68,7 @@ typedef struct rl_cpu_owed {
 } rl_cpu_owed;
 
 /* Some queries that share a key/value head against positions from .. to-1. The result is not yet
- * divided by `sum`, so that parts of the context can be joined. QWEN3NEXT.md 5. */
+ * divided by `sum`, so that parts of the context can be joined. docs/qwen3next.md 5. */
 typedef struct rl_cpu_attn {
     uint32_t n_query, d;   /* n_query <= RL_CPU_ATTN_QUERIES */
     const float *q;        /* [n_query][dp], scaled by 1/sqrt(d); dp = d padded to 16 */

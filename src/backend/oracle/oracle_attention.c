@@ -1,4 +1,4 @@
-/* oracle_attention.c - gated attention between its projections (QWEN3NEXT.md 5). */
+/* oracle_attention.c - gated attention between its projections (docs/qwen3next.md 5). */
 #include "backend/oracle/oracle.h"
 
 #include <math.h>

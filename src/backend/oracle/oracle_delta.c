@@ -1,6 +1,6 @@
 /* oracle_delta.c - the gated delta net between its projections, token by token.
  *
- * QWEN3NEXT.md 4.1 to 4.5 as written: convolution and SiLU, L2 norms, gates, decay, predict, write,
+ * docs/qwen3next.md 4.1 to 4.5 as written: convolution and SiLU, L2 norms, gates, decay, predict, write,
  * read, gated norm. The state is f32 between tokens; inside a token all is double. */
 #include "backend/oracle/oracle.h"
 

@@ -11,7 +11,7 @@
 // Writes   y, sums; the other copy of conv and state
 // Push     rl_delta_push
 // Numerics f32; o is read as decayed S^T q + (k . q) e, which is S_new^T q
-// Rule     QWEN3NEXT.md section 4      Oracle backend/oracle      Test kernel.vulkan.delta_step*
+// Rule     docs/qwen3next.md section 4      Oracle backend/oracle      Test kernel.vulkan.delta_step*
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
