@@ -64,6 +64,7 @@ rl_test_run rl_test_execute(const rl_test_streams *streams, const char *const *a
     pipe_of(in);
     pipe_of(out);
     pipe_of(err);
+    if (s->out_closed) close(out[0]); /* before there is a program that could write */
     signal(SIGPIPE, SIG_IGN);
     fflush(NULL);
     pid_t child = fork();
@@ -74,13 +75,11 @@ rl_test_run rl_test_execute(const rl_test_streams *streams, const char *const *a
         dup2(in[0], STDIN_FILENO);
         dup2(target, STDOUT_FILENO);
         dup2(err[1], STDERR_FILENO);
-        if (s->out_closed) close(out[0]);
         become_program(arguments, s->setting);
     }
     close(in[0]);
     close(out[1]);
     close(err[1]);
-    if (s->out_closed) close(out[0]);
     fcntl(in[1], F_SETFL, O_NONBLOCK);
 
     buffer held_out = { 0 }, held_err = { 0 };
