@@ -33,6 +33,7 @@ static void cpu_close(rl_backend *be)
 {
     if (!be) return;
     rl_cpu *cpu = rl_cpu_of(be);
+    rl_cpu_populate_stop(cpu->populate);
     rl_pool_destroy(cpu->pool);
     rl_cpu_unmap(&cpu->arena);
     for (size_t i = 0; i < cpu->n_weights; i++)

@@ -52,6 +52,8 @@ typedef struct rl_cpu_memory { /* one mapping of whole pages, zero at first */
     size_t size;
 } rl_cpu_memory;
 
+typedef struct rl_cpu_populate rl_cpu_populate;
+
 typedef struct rl_cpu_slots {
     rl_cpu_memory memory;
     uint64_t bytes, stride;
@@ -90,6 +92,7 @@ typedef struct rl_cpu {
     size_t n_weights, weights_room;
     rl_cpu_slots *slots; /* [n_classes] */
     uint32_t n_classes;
+    rl_cpu_populate *populate; /* of the slots' memory; NULL: nothing does */
 
     /* Set by attach; all arrays lie in the arena. N = max_batch, Hp = H padded to 16. */
     const rl_net *net;
@@ -187,6 +190,14 @@ rl_status rl_cpu_slot_write(rl_backend *be, uint32_t slot_class, uint32_t index,
                             const void *bytes, uint64_t n, rl_error *err);
 void rl_cpu_residency_set(rl_backend *be, uint32_t layer, uint32_t expert, uint64_t address);
 uint64_t rl_cpu_residency_get(const rl_backend *be, uint32_t layer, uint32_t expert);
+
+/* cpu_populate.c: a thread that backs areas[0..n) with memory ahead of their use; they stay mapped
+ * until stop. NULL when there is too little to do or no way to do it; the others then do nothing. */
+rl_cpu_populate *rl_cpu_populate_start(const rl_cpu_memory *areas, uint32_t n);
+/* The bytes of areas[index] before `end` are used from now on. The owner's thread. */
+void rl_cpu_populate_reach(rl_cpu_populate *populate, uint32_t index, size_t end);
+/* Waits for the piece under way, some 10 ms. */
+void rl_cpu_populate_stop(rl_cpu_populate *populate);
 
 /* cpu_plan.c: the activation buffers */
 rl_status rl_cpu_attach(rl_backend *be, const rl_net *net, uint32_t max_batch, rl_error *err);

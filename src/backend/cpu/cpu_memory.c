@@ -86,20 +86,25 @@ rl_status rl_cpu_pool_create(rl_backend *be, uint32_t n_classes, const uint64_t 
     rl_cpu *cpu = rl_cpu_of(be);
     RL_ASSERT(!cpu->slots && n_classes);
     cpu->slots = calloc(n_classes, sizeof *cpu->slots);
-    if (!cpu->slots) return rl_fail(err, RL_NOMEM, "no memory for %u slot classes", n_classes);
-    cpu->n_classes = n_classes;
-    for (uint32_t c = 0; c < n_classes; c++) {
+    rl_cpu_memory *areas = calloc(n_classes, sizeof *areas);
+    rl_status status = RL_OK;
+    if (!cpu->slots || !areas)
+        status = rl_fail(err, RL_NOMEM, "no memory for %u slot classes", n_classes);
+    for (uint32_t c = 0; !status && c < n_classes; c++) {
         rl_cpu_slots *slots = &cpu->slots[c];
         slots->bytes = bytes[c];
         slots->stride = rl_align_up(bytes[c], 64);
         slots->count = count[c];
         uint64_t whole;
-        rl_status status = rl_mul_u64(slots->stride, count[c], &whole)
-                               ? rl_cpu_map(&slots->memory, whole, "the expert pool", err)
-                               : rl_fail(err, RL_NOMEM, "the expert pool is too large");
-        if (status) return status; /* close frees what is there */
+        status = rl_mul_u64(slots->stride, count[c], &whole)
+                     ? rl_cpu_map(&slots->memory, whole, "the expert pool", err)
+                     : rl_fail(err, RL_NOMEM, "the expert pool is too large");
+        areas[c] = slots->memory;
+        cpu->n_classes++; /* close frees what is there */
     }
-    return RL_OK;
+    if (!status) cpu->populate = rl_cpu_populate_start(areas, n_classes);
+    free(areas);
+    return status;
 }
 
 void *rl_cpu_slot_host(const rl_backend *be, uint32_t slot_class, uint32_t index)
@@ -107,7 +112,9 @@ void *rl_cpu_slot_host(const rl_backend *be, uint32_t slot_class, uint32_t index
     const rl_cpu *cpu = rl_cpu_of_const(be);
     RL_ASSERT(slot_class < cpu->n_classes && index < cpu->slots[slot_class].count);
     const rl_cpu_slots *slots = &cpu->slots[slot_class];
-    return slots->memory.bytes + (size_t)index * slots->stride;
+    const size_t at = (size_t)index * slots->stride;
+    rl_cpu_populate_reach(cpu->populate, slot_class, at + slots->stride);
+    return slots->memory.bytes + at;
 }
 
 uint64_t rl_cpu_slot_address(const rl_backend *be, uint32_t slot_class, uint32_t index)
