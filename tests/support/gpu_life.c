@@ -93,7 +93,7 @@ static rl_status load(rl_gpu_life *l, rl_error *err)
 
 static rl_status feed_timed(rl_gpu_life *l, rl_error *err)
 {
-    l->engine->ops->time_stages(l->engine->be, l->stage_ns);
+    l->engine->ops->time_stages(l->engine->be, &l->stage_times);
     return feed(l, err);
 }
 

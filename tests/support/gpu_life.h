@@ -24,7 +24,7 @@ typedef struct rl_gpu_life {
     rl_sampler *sampler;
     uint32_t step; /* the next */
     uint32_t n_tokens, tokens[64];
-    uint64_t stage_ns[RL_STAGES];
+    rl_stage_times stage_times;
     float logits[512]; /* at the end */
 } rl_gpu_life;
 
