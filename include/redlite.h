@@ -284,7 +284,8 @@ RL_API void rl_sampler_accept(rl_sampler *sampler, uint32_t token);
 /* One token. Same logits, seed and history: same token, on every machine. */
 RL_API uint32_t rl_sampler_sample(rl_sampler *sampler, const float *logits);
 /* The same from the logits of the session. A device that has found the largest of them already keeps
- * the rest to itself where that is all the sampler asks for, which is faster than reading them.
+ * the rest to itself where these decide (docs/decisions/0016), which is faster than reading them:
+ * top-k up to about 60, penalties and biases that lower. The token is the same.
  * RL_INVALID: no token was fed yet. */
 RL_API RL_MUST_CHECK rl_status rl_session_sample(rl_session *session, rl_sampler *sampler,
                                                  uint32_t *token, rl_error *err);

@@ -1,7 +1,7 @@
 // top_pieces.comp - the RL_VK_TOP largest numbers of each of several pieces, in order.
 //
 // As in rl_route.comp, the largest of interleaved groups bound the last one that is wanted from below,
-// and what is not below the bound is ranked exactly: usually some 180 numbers, at worst all of
+// and what is not below the bound is ranked exactly: usually some 170 numbers, at worst all of
 // RL_VK_TOP groups. A piece is every groups-th block of 16 numbers, so that rising, falling and
 // regional numbers are spread over all pieces.
 //
