@@ -93,6 +93,8 @@ rl_status rl_vk_fail(rl_error *err, VkResult result, const char *call, const cha
     rl_status status = RL_DEVICE;
     if (result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY)
         status = RL_NOMEM;
+    if (!device)
+        return rl_fail(err, status, "Vulkan: %s reports %s", call, rl_vk_result_name(result));
     if (result == VK_ERROR_DEVICE_LOST)
         return rl_fail(err, RL_DEVICE, "device %s was lost (%s reports VK_ERROR_DEVICE_LOST)",
                        device, call);

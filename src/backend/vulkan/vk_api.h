@@ -116,7 +116,7 @@ RL_MUST_CHECK rl_status rl_vk_api_load_device(rl_vk_api *api, VkDevice device,
 const char *rl_vk_result_name(VkResult result);
 
 /* RL_NOMEM for the out-of-memory results, RL_DEVICE for all other failures, with a sentence that
- * names the call and the result. RL_OK for VK_SUCCESS. */
+ * names the call and the result. device: NULL before one is chosen. RL_OK for VK_SUCCESS. */
 rl_status rl_vk_fail(rl_error *err, VkResult result, const char *call, const char *device);
 
 #endif

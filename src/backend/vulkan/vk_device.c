@@ -53,15 +53,18 @@ static bool has_extension(const VkExtensionProperties *list, uint32_t n, const c
     return false;
 }
 
-static bool has_layer(const rl_vk_api *api, const char *name)
+static rl_status find_validation_layer(const rl_vk_api *api, rl_error *err)
 {
     VkLayerProperties layers[64];
     uint32_t n = RL_COUNT_OF(layers);
     VkResult r = api->EnumerateInstanceLayerProperties(&n, layers);
-    if (r != VK_SUCCESS && r != VK_INCOMPLETE) return false;
+    if (r != VK_SUCCESS && r != VK_INCOMPLETE)
+        return rl_vk_fail(err, r, "vkEnumerateInstanceLayerProperties", NULL);
     for (uint32_t i = 0; i < n; i++)
-        if (!strcmp(layers[i].layerName, name)) return true;
-    return false;
+        if (!strcmp(layers[i].layerName, VALIDATION_LAYER)) return RL_OK;
+    return rl_fail(err, RL_DEVICE,
+                   "RL_VULKAN_VALIDATE is set, but the layer " VALIDATION_LAYER
+                   " is not installed");
 }
 
 static rl_status list_instance_extensions(const rl_vk_api *api, const char *layer,
@@ -70,7 +73,7 @@ static rl_status list_instance_extensions(const rl_vk_api *api, const char *laye
     *n = MAX_EXTENSIONS;
     VkResult r = api->EnumerateInstanceExtensionProperties(layer, n, list);
     if (r == VK_INCOMPLETE) r = VK_SUCCESS;
-    return rl_vk_fail(err, r, "vkEnumerateInstanceExtensionProperties", "(none yet)");
+    return rl_vk_fail(err, r, "vkEnumerateInstanceExtensionProperties", NULL);
 }
 
 /* Loads the library and makes an instance; `device` gets the table and the handle. */
@@ -82,7 +85,7 @@ static rl_status create_instance(rl_vk_device *device, const rl_vk_hook *hook, r
 
     uint32_t version = 0;
     VkResult r = api->EnumerateInstanceVersion(&version);
-    if (r != VK_SUCCESS) return rl_vk_fail(err, r, "vkEnumerateInstanceVersion", "(none yet)");
+    if (r != VK_SUCCESS) return rl_vk_fail(err, r, "vkEnumerateInstanceVersion", NULL);
     if (version < VK_API_VERSION_1_2)
         return rl_fail(err, RL_DEVICE, "the Vulkan loader is version %u.%u; 1.2 is needed",
                        VK_API_VERSION_MAJOR(version), VK_API_VERSION_MINOR(version));
@@ -105,19 +108,15 @@ static rl_status create_instance(rl_vk_device *device, const rl_vk_hook *hook, r
     }
     bool validate = env_is_on("RL_VULKAN_VALIDATE");
     if (validate) {
-        if (!has_layer(api, VALIDATION_LAYER)) {
-            free(have);
-            return rl_fail(err, RL_DEVICE,
-                           "RL_VULKAN_VALIDATE is set, but the layer " VALIDATION_LAYER
-                           " is not installed");
-        }
         layers[n_layers++] = VALIDATION_LAYER;
-        if (!debug) {
+        status = find_validation_layer(api, err);
+        if (!status && !debug)
             status = list_instance_extensions(api, VALIDATION_LAYER, have, &n_have, err);
-            debug = !status && has_extension(have, n_have, VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
-        }
+        debug =
+            !status && (debug || has_extension(have, n_have, VK_EXT_DEBUG_UTILS_EXTENSION_NAME));
     }
     free(have);
+    if (status) return status;
     if (debug) extensions[n_extensions++] = VK_EXT_DEBUG_UTILS_EXTENSION_NAME;
 
     VkDebugUtilsMessengerCreateInfoEXT messages = {
@@ -150,7 +149,7 @@ static rl_status create_instance(rl_vk_device *device, const rl_vk_hook *hook, r
         device->instance = VK_NULL_HANDLE;
         if (r == VK_ERROR_INCOMPATIBLE_DRIVER)
             return rl_fail(err, RL_DEVICE, "no Vulkan driver is installed");
-        return rl_vk_fail(err, r, "vkCreateInstance", "(none yet)");
+        return rl_vk_fail(err, r, "vkCreateInstance", NULL);
     }
     status = rl_vk_api_load_instance(api, device->instance, hook, err);
     if (status) return status;
@@ -160,7 +159,7 @@ static rl_status create_instance(rl_vk_device *device, const rl_vk_hook *hook, r
                                               &device->messenger);
         if (r != VK_SUCCESS) {
             device->messenger = VK_NULL_HANDLE;
-            return rl_vk_fail(err, r, "vkCreateDebugUtilsMessengerEXT", "(none yet)");
+            return rl_vk_fail(err, r, "vkCreateDebugUtilsMessengerEXT", NULL);
         }
     }
     return RL_OK;
@@ -414,7 +413,7 @@ static rl_status list_candidates(const rl_vk_device *device, candidate **out, ui
     /* The loader says "initialization failed" when it has drivers but none finds its hardware. */
     if (r == VK_ERROR_INITIALIZATION_FAILED) return RL_OK;
     if (r != VK_SUCCESS && r != VK_INCOMPLETE)
-        return rl_vk_fail(err, r, "vkEnumeratePhysicalDevices", "(none yet)");
+        return rl_vk_fail(err, r, "vkEnumeratePhysicalDevices", NULL);
     candidate *list = calloc(n ? n : 1, sizeof *list);
     if (!list) return rl_fail(err, RL_NOMEM, "no memory to list %u Vulkan devices", n);
     for (uint32_t i = 0; i < n; i++) {
