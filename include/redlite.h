@@ -87,7 +87,7 @@ typedef enum rl_io_mode { RL_IO_AUTO, RL_IO_DIRECT, RL_IO_BUFFERED } rl_io_mode;
 
 /* A zero field means its default. Strings are only read during the call. */
 typedef struct rl_model_params {
-    const char *backend;  /* "auto", "cpu", "oracle", "vulkan"                                   */
+    const char *backend;  /* "auto", "cpu", "oracle", "vulkan"; auto: see rl_model_open           */
     const char *device;   /* index or name in the list of rl_devices                             */
     uint32_t n_threads;   /* default: the physical cores that the process may use                */
     uint32_t cache_mib;   /* expert pool; default: as much as fits                               */
@@ -110,6 +110,8 @@ typedef struct rl_model_params {
 
 /* Opens a GGUF file (the first part of a split one) and loads what sessions need. params may be
  * NULL. Environment variables RL_CPU, RL_ENGINE_PRELOAD, RL_VULKAN_* are read here.
+ * Backend "auto" takes a GPU that opens, holds the planned session and computes a first token, and the
+ * CPU otherwise; `note` then says why. What a GPU fails at later is the error of the call that fails.
  * On success *out owns everything: rl_model_close(), after all its sessions are destroyed. */
 RL_API RL_MUST_CHECK rl_status rl_model_open(rl_model **out, const char *path,
                                              const rl_model_params *params, rl_error *err);

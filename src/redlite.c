@@ -20,38 +20,68 @@ void rl_free(void *memory)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Whether "auto" may take this backend: it has a device that is more than an emulation. */
-static bool worth_trying(const rl_backend_ops *ops)
+/* Whether "auto" may take this backend: it has a device that is more than an emulation. Otherwise the
+ * reason, which is empty for a backend that is only there by name. */
+static bool worth_trying(const rl_backend_ops *ops, rl_error *why)
 {
     rl_device_info devices[16];
     size_t n = 0;
-    rl_error ignored;
-    if (!ops->list_devices || ops->list_devices(devices, RL_COUNT_OF(devices), &n, &ignored))
+    why->text[0] = 0;
+    if (!ops->list_devices || ops->list_devices(devices, RL_COUNT_OF(devices), &n, why))
         return false;
     for (size_t i = 0; i < n && i < RL_COUNT_OF(devices); i++)
         if (devices[i].usable && strcmp(devices[i].kind, "software")) return true;
+    for (size_t i = 0; i < n && i < RL_COUNT_OF(devices) && !why->text[0]; i++)
+        if (!devices[i].usable)
+            snprintf(why->text, sizeof why->text, "%s cannot be used: %s", devices[i].name,
+                     devices[i].reason);
+    if (!why->text[0])
+        snprintf(why->text, sizeof why->text, n ? "%s is a software device" : "there is no device",
+                 devices[0].name);
     return false;
 }
 
-/* The best backend that opens; says so when a better one did not. */
+static void note_not_used(const rl_engine_params *engine, const char *why)
+{
+    char text[640];
+    if (!engine->note || !why[0]) return;
+    snprintf(text, sizeof text, "the %s backend is not used: %s", engine->ops->name, why);
+    engine->note(engine->context, text);
+}
+
+static rl_status open_and_rehearse(rl_model *m, const char *path, const rl_engine_params *engine,
+                                   rl_error *err)
+{
+    rl_status status = rl_engine_open(&m->engine, path, engine, err);
+    if (!status) status = rl_engine_rehearse(m->engine, engine, err);
+    if (!status) return RL_OK;
+    rl_engine_close(m->engine);
+    m->engine = NULL;
+    return status;
+}
+
+/* The best backend that opens and computes; says why a better one does not. */
 static rl_status open_best(rl_model *m, const char *path, rl_engine_params *engine, rl_error *err)
 {
-    rl_status status =
-        rl_fail(err, RL_DEVICE, "%s: no backend of this build can run on this machine", path);
+    rl_error why = { "" }, failure = { "no backend of this build can run on this machine" };
+    rl_status status = RL_DEVICE;
+    const rl_backend_ops *failed = NULL;
     for (uint32_t i = 0; rl_backend_at(i); i++) {
         engine->ops = rl_backend_at(i);
-        if (!worth_trying(engine->ops)) continue;
-        status = rl_engine_open(&m->engine, path, engine, err);
-        bool device_failed = status == RL_DEVICE || status == RL_UNSUPPORTED || status == RL_NOMEM;
-        if (!device_failed || !rl_backend_at(i + 1)) return status;
-        if (engine->note) {
-            char text[640];
-            snprintf(text, sizeof text, "the %s backend is not used: %s", engine->ops->name,
-                     err ? err->text : rl_status_name(status));
-            engine->note(engine->context, text);
+        if (!worth_trying(engine->ops, &why)) {
+            note_not_used(engine, why.text);
+            continue;
         }
+        if (failed) {
+            engine->ops = failed;
+            note_not_used(engine, failure.text);
+            engine->ops = rl_backend_at(i);
+        }
+        status = open_and_rehearse(m, path, engine, &failure);
+        if (status != RL_DEVICE && status != RL_UNSUPPORTED && status != RL_NOMEM) break;
+        failed = engine->ops;
     }
-    return status;
+    return status ? rl_fail(err, status, "%s", failure.text) : RL_OK;
 }
 
 static rl_status open_engine(rl_model *m, const char *path, const rl_model_params *params,
@@ -264,6 +294,7 @@ rl_status rl_devices(rl_device_info *out, size_t capacity, size_t *n_found, rl_e
         size_t found = 0, room = *n_found < capacity ? capacity - *n_found : 0;
         if (!rl_backend_at(i)->list_devices) continue;
         status = rl_backend_at(i)->list_devices(out + *n_found, room, &found, err);
+        if (status == RL_DEVICE) status = RL_OK; /* no driver: no devices of this backend */
         *n_found += found;
     }
     return status;

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "engine/decode.h"
 #include "engine/experts.h"
+#include "engine/session.h"
 
 rl_status rl_engine_progress(rl_engine *e, const char *what, uint64_t done, uint64_t total,
                              rl_error *err)
@@ -88,6 +89,28 @@ rl_status rl_engine_open(rl_engine **out, const char *path, const rl_engine_para
     }
     *out = e;
     return RL_OK;
+}
+
+rl_status rl_engine_rehearse(rl_engine *e, const rl_engine_params *params, rl_error *err)
+{
+    const rl_routed_ops *routed = e->ops->routed;
+    if (!e->caps.device_memory || !routed) return RL_OK;
+    const uint32_t token = 0, most = e->config.n_ctx_train;
+    rl_session *session = NULL;
+    rl_session_params planned = { .n_ctx = params->n_ctx < most ? params->n_ctx : most,
+                                  .key_f32 = params->key_f32,
+                                  .value_f32 = params->value_f32 };
+    rl_status status = rl_session_open(&session, e, &planned, err);
+    if (!status) {
+        rl_batch batch = { .state = session->state, .tokens = &token, .n = 1 };
+        rl_routed_outcome outcome;
+        pthread_mutex_lock(&e->lock);
+        status = routed->submit(e->be, &batch, err);
+        if (!status) status = routed->wait(e->be, &outcome, err); /* not committed: forgotten */
+        pthread_mutex_unlock(&e->lock);
+    }
+    rl_session_destroy(session);
+    return status;
 }
 
 void rl_engine_close(rl_engine *e)

@@ -82,6 +82,12 @@ RL_MUST_CHECK rl_status rl_engine_open(rl_engine **out, const char *path,
                                        const rl_engine_params *params, rl_error *err);
 void rl_engine_close(rl_engine *engine); /* NULL is fine */
 
+/* Tries what opening does not: makes a session as params plan it and decodes one token there, up to
+ * the first absent expert, which leaves no trace in cache or figures. Does nothing on backends without
+ * a device. What a device refuses shows now and not in the first token, which is faster for it. */
+RL_MUST_CHECK rl_status rl_engine_rehearse(rl_engine *engine, const rl_engine_params *params,
+                                           rl_error *err);
+
 /* load.c: reads every tensor outside the routed experts into the backend and fills engine->net. */
 RL_MUST_CHECK rl_status rl_engine_load(rl_engine *engine, rl_error *err);
 void rl_engine_unload(rl_engine *engine);
