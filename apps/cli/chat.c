@@ -78,6 +78,12 @@ static int read_tokens(chat *c, const uint32_t *ids, size_t n)
     if (!status && position < n)
         status = rl_session_feed(c->session, ids + position, n - position, &err);
     cli_progress_clear();
+    if (status && c->all.n_decoded == 0 && !position) { /* nothing was written yet */
+        int rc = cli_fall_back(c->call, status, &err, &c->model, &c->session);
+        if (rc >= 0) return rc;
+        status = rl_session_feed(c->session, ids, n, &err);
+        cli_progress_clear();
+    }
     if (!status) status = rl_session_checkpoint(c->session, &err);
     c->n_reused = position;
     c->last.n_prompt = n - position;
@@ -326,6 +332,7 @@ static int terminal_loop(chat *c, cli_input *input)
             continue;
         }
         int rc = turn(c, line, bytes);
+        if (!c->session) return rc; /* nothing could take the GPU's place */
         interrupts = cli_interrupts();
         if (interrupts > 1) return CLI_INTERRUPTED;
         if (rc == CLI_FAILED && !cli_flush()) return rc;

@@ -149,6 +149,11 @@ const char *cli_default_model(void);
 
 /* Opens the model of -m. Returns -1 when it is open, otherwise the exit code. */
 int cli_open_model(const cli_call *call, bool vocab_only, rl_model **out);
+/* The first reading of a prompt has failed: where "auto" had chosen a GPU and that is what failed, the
+ * CPU takes its place. Returns -1 when *model and *session are open anew, otherwise the exit code: then
+ * the failure has been said. */
+int cli_fall_back(const cli_call *call, rl_status status, const rl_error *err, rl_model **model,
+                  rl_session **session);
 /* n_ctx: of the session where -c is not given; 0: the library's default. */
 int cli_create_session(const cli_call *call, rl_model *model, uint32_t n_ctx, rl_session **out);
 

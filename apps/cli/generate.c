@@ -31,17 +31,24 @@ typedef struct result {
     cli_timings timings;
 } result;
 
-static int read_prompt(rl_session *session, result *r)
+static int read_prompt(const cli_call *call, rl_model **model, rl_session **session, result *r)
 {
     rl_error err = { "" };
+    uint32_t n_ctx = rl_session_n_ctx(*session);
     if (!r->n_prompt) return cli_error("the prompt is empty: at least one token is needed");
-    if (r->n_prompt > rl_session_n_ctx(session))
+    if (r->n_prompt > n_ctx)
         return cli_error("the prompt has %zu tokens, but the context holds %u: raise -c",
-                         r->n_prompt, rl_session_n_ctx(session));
+                         r->n_prompt, n_ctx);
     cli_show_notes();
     uint64_t began = cli_clock_ns();
-    rl_status status = rl_session_feed(session, r->prompt, r->n_prompt, &err);
+    rl_status status = rl_session_feed(*session, r->prompt, r->n_prompt, &err);
     cli_progress_clear();
+    if (status) {
+        int rc = cli_fall_back(call, status, &err, model, session);
+        if (rc >= 0) return rc;
+        status = rl_session_feed(*session, r->prompt, r->n_prompt, &err);
+        cli_progress_clear();
+    }
     r->timings.prompt_ns = cli_clock_ns() - began;
     if (status) return cli_error_of(status, &err);
     r->timings.n_prompt = r->n_prompt;
@@ -69,17 +76,19 @@ static void print_json(const cli_call *call, const rl_session *session, result *
     cli_json_end_line(&json);
 }
 
-static int generate(const cli_call *call, rl_model *model, rl_session *session, rl_sampler *sampler,
-                    result *r)
+static int generate(const cli_call *call, rl_model **model, rl_session **session,
+                    rl_sampler *sampler, result *r)
 {
     const options *o = call->options;
     cli_generation *g = &r->generation;
     for (size_t i = 0; i < r->n_prompt; i++)
         rl_sampler_accept(sampler, r->prompt[i]);
-    *g =
-        (cli_generation){ .model = model, .session = session, .sampler = sampler, .most = o->most };
+    int rc = read_prompt(call, model, session, r);
+    *g = (cli_generation){
+        .model = *model, .session = *session, .sampler = sampler, .most = o->most
+    };
     if (!call->globals.json) g->show = cli_show_text;
-    int rc = read_prompt(session, r);
+    if (!*session) return rc; /* nothing could take the GPU's place */
     if (rc == CLI_INTERRUPTED)
         g->stop = CLI_STOP_INTERRUPT;
     else if (rc < 0)
@@ -89,12 +98,12 @@ static int generate(const cli_call *call, rl_model *model, rl_session *session, 
     if (rc >= 0 && rc != CLI_INTERRUPTED) return rc;
 
     if (call->globals.json)
-        print_json(call, session, r);
+        print_json(call, *session, r);
     else if (g->text_bytes)
         putchar('\n');
     if (g->context_full)
         cli_note("stopped after %zu of %u tokens: the context of %u is full (-c)", g->n_tokens,
-                 o->most, rl_session_n_ctx(session));
+                 o->most, rl_session_n_ctx(*session));
     cli_debug("read %zu tokens in %.1f ms, wrote %zu in %.1f ms (%.1f tokens/s), seed %llu",
               r->n_prompt, (double)r->timings.prompt_ns / 1e6, g->n_tokens, (double)g->ns / 1e6,
               g->ns ? (double)g->n_tokens * 1e9 / (double)g->ns : 0,
@@ -117,7 +126,7 @@ static int run(const cli_call *call)
     r.timings.load_ns = cli_clock_ns() - began;
     if (rc < 0) rc = cli_prompt_tokens(&o->prompt, model, true, &r.prompt, &r.n_prompt);
     if (rc < 0) rc = cli_create_sampler(call, &o->sampling, model, &sampler);
-    if (rc < 0) rc = generate(call, model, session, sampler, &r);
+    if (rc < 0) rc = generate(call, &model, &session, sampler, &r);
     cli_generation_fini(&r.generation);
     free(r.prompt);
     rl_sampler_destroy(sampler);

@@ -50,12 +50,12 @@ static void on_note(void *context, const char *text)
     cli_note_later(text);
 }
 
-int cli_open_model(const cli_call *call, bool vocab_only, rl_model **out)
+static int open_model(const cli_call *call, const char *backend, bool vocab_only, rl_model **out)
 {
     const cli_globals *g = &call->globals;
     rl_error err = { "" };
     rl_model_params params = {
-        .backend = cli_backend_name(g),
+        .backend = backend,
         .device = g->device,
         .n_threads = g->n_threads,
         .cache_bytes = (uint64_t)((double)g->cache_mib * (1 << 20)),
@@ -77,6 +77,30 @@ int cli_open_model(const cli_call *call, bool vocab_only, rl_model **out)
     cli_debug("model %s (%s) from %s", info.name, info.architecture, g->model);
     if (!vocab_only) cli_debug("computing on %s", info.backend);
     return -1;
+}
+
+int cli_open_model(const cli_call *call, bool vocab_only, rl_model **out)
+{
+    return open_model(call, cli_backend_name(&call->globals), vocab_only, out);
+}
+
+int cli_fall_back(const cli_call *call, rl_status status, const rl_error *err, rl_model **model,
+                  rl_session **session)
+{
+    const cli_globals *g = &call->globals;
+    rl_model_info info;
+    rl_model_get_info(*model, &info);
+    if ((status != RL_DEVICE && status != RL_NOMEM) || strcmp(cli_backend_name(g), "auto") ||
+        g->device || !strncmp(info.backend, "cpu", 3))
+        return cli_error_of(status, err);
+    cli_note("the CPU goes on: %s", err->text);
+    uint32_t n_ctx = rl_session_n_ctx(*session);
+    rl_session_destroy(*session);
+    rl_model_close(*model);
+    *session = NULL;
+    *model = NULL;
+    int rc = open_model(call, "cpu", false, model);
+    return rc < 0 ? cli_create_session(call, *model, n_ctx, session) : rc;
 }
 
 int cli_create_session(const cli_call *call, rl_model *model, uint32_t n_ctx, rl_session **out)
