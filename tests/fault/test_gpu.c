@@ -51,107 +51,14 @@ static void unplug(const rl_gpu_setup *setup)
     if (system(command)) fail_msg("%s", command);
 }
 
-/* ---- what has to follow -------------------------------------------------------------------------------- */
+/* ---- lives --------------------------------------------------------------------------------------------- */
 
-typedef struct fault {
-    const char *name;
-    VkResult result;
-    rl_status status; /* that the caller sees */
-    bool stays;
-} fault;
-
-static const fault lost = { "lost", VK_ERROR_DEVICE_LOST, RL_DEVICE, false };
-static const fault device_memory = { "device memory", VK_ERROR_OUT_OF_DEVICE_MEMORY, RL_NOMEM,
-                                     false };
-static const fault host_memory = { "host memory", VK_ERROR_OUT_OF_HOST_MEMORY, RL_NOMEM, false };
-static const fault no_more_memory = { "memory for good", VK_ERROR_OUT_OF_DEVICE_MEMORY, RL_NOMEM,
-                                      true };
-
-/* One sentence: what failed, on what. */
-static void check_sentence(const rl_gpu_life *l, const fault *f, uint64_t n, rl_status status,
-                           const rl_error *err)
+static void check_nothing_left(const rl_gpu_fault *f, uint64_t n, int64_t blocks)
 {
-    const char *text = err->text;
-    bool says_what = strstr(text, "vk") || strstr(text, "MiB");
-    /* What cannot be mapped is written through the ring, which costs one queue its gated step. */
-    if (!strcmp(rl_guard_struck(), "vkMapMemory") && status == RL_UNSUPPORTED &&
-        strstr(text, "no gated step"))
-        return;
-    bool says_where = strstr(text, NAME) || !l->engine; /* before a device is chosen: none */
-    if (status != f->status || !text[0] || strchr(text, '\n') || !says_what || !says_where ||
-        (f->result == VK_ERROR_DEVICE_LOST && !strstr(text, "lost") &&
-         strcmp(rl_guard_struck(), "vkCreateDevice")))
-        fail_msg("%s at call %llu (%s), %s: %s: \"%s\"", f->name, (unsigned long long)n,
-                 rl_guard_struck(), rl_gpu_step_name(l), rl_status_name(status), text);
-}
-
-/* The rest of a life on a lost device: whatever needs it says so. */
-static void play_on_lost(rl_gpu_life *l)
-{
-    rl_error err = { "" };
-    rl_session *another = NULL;
-    for (; l->session && !rl_gpu_is_over(l); l->step++) {
-        bool needs = rl_gpu_step_needs_device(l);
-        uint32_t step = l->step;
-        rl_status status = rl_gpu_step(l, &err);
-        l->step = step;
-        if (needs && (status != RL_DEVICE || !strstr(err.text, "lost")))
-            fail_msg("on a lost device, %s: %s: \"%s\"", rl_gpu_step_name(l),
-                     rl_status_name(status), err.text);
-        rl_gpu_check(l);
-    }
-    if (!l->engine) return;
-    assert_int_equal(rl_session_open(&another, l->engine, NULL, &err), RL_DEVICE);
-    assert_null(another);
-}
-
-/* One life with the n-th call failing. True when it was that call, not one that is never made. */
-static bool live_through(const rl_gpu_setup *setup, const fault *f, uint64_t n,
-                         const rl_gpu_life *want)
-{
-    rl_gpu_life l;
-    rl_error err = { "" };
-    rl_gpu_begin(&l, setup);
-    if (f->stays)
-        rl_guard_arm_from(n, f->result);
-    else
-        rl_guard_arm(n, f->result);
-    bool failed = false, over = false;
-    while (!over && !rl_gpu_is_over(&l)) {
-        err.text[0] = 0;
-        rl_status status = rl_gpu_step(&l, &err);
-        rl_gpu_check(&l);
-        if (!status) continue;
-        check_sentence(&l, f, n, status, &err);
-        assert_false(failed && !f->stays); /* once, unless it stays */
-        failed = true;
-        if (f->result == VK_ERROR_DEVICE_LOST) {
-            play_on_lost(&l);
-            over = true;
-        }
-        if (f->stays) over = true;
-    }
-    bool all = rl_gpu_is_over(&l) && !(f->result == VK_ERROR_DEVICE_LOST && failed);
-    rl_gpu_end(&l); /* still failing, where it stays */
-    bool fired = rl_guard_disarm();
-    if (failed) assert_true(fired);
-    if (all) {
-        assert_int_equal(l.n_tokens, want->n_tokens);
-        assert_memory_equal(l.tokens, want->tokens, sizeof l.tokens);
-        assert_memory_equal(l.logits, want->logits, sizeof l.logits);
-    }
-    return fired;
-}
-
-static void check_nothing_left(const fault *f, uint64_t n, int64_t blocks)
-{
-    if (rl_guard_complaint())
-        fail_msg("%s at call %llu (%s): %s", f->name, (unsigned long long)n, rl_guard_struck(),
-                 rl_guard_complaint());
-    if (rl_guard_live() || rl_fault_live() != blocks)
-        fail_msg("%s at call %llu (%s): %u objects and %lld blocks stay behind", f->name,
-                 (unsigned long long)n, rl_guard_struck(), rl_guard_live(),
-                 (long long)(rl_fault_live() - blocks));
+    rl_gpu_check_nothing_left(f, n);
+    if (rl_fault_live() != blocks)
+        fail_msg("%s at call %llu (%s): %lld blocks stay behind", f->name, (unsigned long long)n,
+                 rl_guard_struck(), (long long)(rl_fault_live() - blocks));
 }
 
 /* Stands against a test of four ways that all are the same one. */
@@ -172,37 +79,115 @@ static void check_way(const rl_gpu_setup *setup, rl_decode_counts n)
 /* Every stride-th call of a life fails, in every manner. */
 static void check_life(const rl_fake_gpu *gpu, const char *way, bool bounded, uint64_t stride)
 {
-    static const fault *const faults[] = { &lost, &device_memory, &host_memory, &no_more_memory };
     rl_gpu_setup setup = { .way = way, .bounded = bounded, .device = NAME };
     snprintf(setup.saved, sizeof setup.saved, "%s",
              rl_test_scratch("fault-gpu-%ld.bin", (long)getpid()));
     static rl_gpu_life want;
-    const fault none = { "nothing", VK_SUCCESS, RL_OK, false };
     plug_in(gpu);
     /* Twice: what libraries keep for ever is kept then. */
-    for (int i = 0; i < 2; i++) {
-        rl_error err = { "" };
-        rl_gpu_begin(&want, &setup);
-        rl_guard_arm(0, VK_SUCCESS);
-        while (!rl_gpu_is_over(&want)) {
-            assert_ok(rl_gpu_step(&want, &err));
-            rl_gpu_check(&want);
-        }
-        check_way(&setup, rl_decoder_counts(want.engine->decoder));
-        rl_gpu_end(&want);
-        rl_guard_disarm();
-    }
+    for (int i = 0; i < 2; i++)
+        check_way(&setup, rl_gpu_live(&want, &setup));
     int64_t blocks = rl_fault_live();
     uint64_t n_calls = rl_guard_calls(), played = 0;
-    check_nothing_left(&none, 0, blocks);
-    for (size_t i = 0; i < RL_COUNT_OF(faults); i++)
+    for (size_t i = 0; i < RL_GPU_FAULTS; i++)
         for (uint64_t n = i; n < n_calls; n += stride, played++) {
-            live_through(&setup, faults[i], n, &want);
-            check_nothing_left(faults[i], n, blocks);
+            rl_gpu_live_through(&setup, &rl_gpu_faults[i], n, &want);
+            check_nothing_left(&rl_gpu_faults[i], n, blocks);
         }
     printf("%s, %s pool: %llu calls, %llu lives\n", way, bounded ? "bounded" : "full",
            (unsigned long long)n_calls, (unsigned long long)played);
     assert_true(n_calls > 250);
+    unplug(&setup);
+}
+
+/* The n-th allocation or read of the host fails, the driver's own among them. The life ends there. */
+static void check_host(uint64_t stride)
+{
+    static const rl_gpu_fault host = { .name = "the host" };
+    rl_gpu_setup setup = { .way = "resume", .bounded = true, .device = NAME };
+    snprintf(setup.saved, sizeof setup.saved, "%s",
+             rl_test_scratch("fault-gpu-%ld.bin", (long)getpid()));
+    static rl_gpu_life l;
+    plug_in(&staged);
+    for (int i = 0; i < 2; i++)
+        (void)rl_gpu_live(&l, &setup);
+    int64_t blocks = rl_fault_live();
+    uint64_t n = 0, failed = 0;
+    for (bool fired = true; fired; n += stride) {
+        rl_error err = { "" };
+        rl_status status = RL_OK;
+        rl_gpu_begin(&l, &setup);
+        rl_fault_arm(n);
+        while (!status && !rl_gpu_is_over(&l))
+            status = rl_gpu_step(&l, &err);
+        fired = rl_fault_disarm();
+        rl_gpu_check(&l);
+        rl_gpu_end(&l);
+        failed += status != RL_OK;
+        if (status && (!fired || !err.text[0] || (status != RL_NOMEM && status != RL_IO)))
+            fail_msg("fault %llu of the host, %s: %s: \"%s\"", (unsigned long long)n,
+                     rl_gpu_step_name(&l), rl_status_name(status), err.text);
+        check_nothing_left(&host, n, blocks);
+    }
+    printf("%llu faults of the host, %llu of them ended it\n", (unsigned long long)(n / stride),
+           (unsigned long long)failed);
+    assert_true(failed > 20);
+    unplug(&setup);
+}
+
+static void gpu_some_faults_of_the_host(void **state)
+{
+    (void)state;
+    check_host(29);
+}
+
+static void gpu_every_fault_of_the_host_long(void **state)
+{
+    (void)state;
+    check_host(1);
+}
+
+/* Creation may also just fail; a mapping may be too large, and then copies do. */
+static void gpu_creation_fails(void **state)
+{
+    (void)state;
+    static const rl_gpu_fault creation = { .name = "creation" }, mapping = { .name = "mapping" };
+    rl_gpu_setup setup = { .way = "resume", .bounded = true, .device = NAME };
+    snprintf(setup.saved, sizeof setup.saved, "%s",
+             rl_test_scratch("fault-gpu-%ld.bin", (long)getpid()));
+    static rl_gpu_life l;
+    uint32_t refused = 0, copied = 0;
+    plug_in(&direct);
+    (void)rl_gpu_live(&l, &setup);
+    uint64_t n_calls = rl_guard_calls();
+    for (uint64_t n = 0; n < 16; n++) {
+        rl_error err = { "" };
+        rl_gpu_begin(&l, &setup);
+        rl_guard_arm(n, VK_ERROR_INITIALIZATION_FAILED);
+        rl_status status = rl_gpu_step(&l, &err);
+        if (rl_guard_disarm()) {
+            assert_int_equal(status, RL_DEVICE);
+            assert_true(strstr(err.text, "vkCreate") || strstr(err.text, "no Vulkan device"));
+            refused++;
+        }
+        rl_gpu_end(&l);
+        rl_gpu_check_nothing_left(&creation, n);
+    }
+    for (uint64_t n = 0; n < n_calls; n++) {
+        rl_error err = { "" };
+        rl_status status = RL_OK;
+        rl_gpu_begin(&l, &setup);
+        rl_guard_arm(n, VK_ERROR_MEMORY_MAP_FAILED);
+        while (!status && !rl_gpu_is_over(&l))
+            status = rl_gpu_step(&l, &err);
+        bool fired = rl_guard_disarm();
+        if (status) assert_true(fired && strstr(err.text, "vkMapMemory"));
+        copied += fired && !status;
+        rl_gpu_end(&l);
+        rl_gpu_check_nothing_left(&mapping, n);
+    }
+    assert_int_equal(refused, 3); /* the instance, the list of devices, the device */
+    assert_true(copied > 2);
     unplug(&setup);
 }
 
@@ -230,9 +215,11 @@ EVERY(gated, "gated")
         RL_TEST(gpu, every_fault_##way##_full_long),                                               \
         RL_TEST(gpu, every_fault_##way##_one_queue_long)
 
-RL_TEST_MAIN(RL_TEST(gpu, some_faults_sync), RL_TEST(gpu, some_faults_resume),
-             RL_TEST(gpu, some_faults_gated), RL_TEST(gpu, some_faults_one_queue), TESTS(sync),
-             TESTS(restart), TESTS(resume), TESTS(gated))
+RL_TEST_MAIN(RL_TEST(gpu, creation_fails), RL_TEST(gpu, some_faults_of_the_host),
+             RL_TEST(gpu, every_fault_of_the_host_long), RL_TEST(gpu, some_faults_sync),
+             RL_TEST(gpu, some_faults_resume), RL_TEST(gpu, some_faults_gated),
+             RL_TEST(gpu, some_faults_one_queue), TESTS(sync), TESTS(restart), TESTS(resume),
+             TESTS(gated))
 #else
 static void gpu_some_faults(void **state)
 {

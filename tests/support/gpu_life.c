@@ -1,8 +1,10 @@
 /* gpu_life.c - tests/support/gpu_life.h. */
+#ifdef RL_HAVE_VULKAN
 #include "support/gpu_life.h"
 
 #include "base/bytes.h"
 #include "engine/experts.h"
+#include "support/vulkan_guard.h"
 
 enum { BATCH = 4, CONTEXT = 64, SLOTS = 24 };
 
@@ -93,7 +95,7 @@ static rl_status load(rl_gpu_life *l, rl_error *err)
 
 static rl_status feed_timed(rl_gpu_life *l, rl_error *err)
 {
-    l->engine->ops->time_stages(l->engine->be, &l->stage_times);
+    l->engine->ops->time_stages(l->engine->be, &l->times);
     return feed(l, err);
 }
 
@@ -193,3 +195,119 @@ void rl_gpu_end(rl_gpu_life *l)
     l->session = NULL;
     l->engine = NULL;
 }
+
+/* ---- whole lives --------------------------------------------------------------------------------- */
+
+const rl_gpu_fault rl_gpu_faults[RL_GPU_FAULTS] = {
+    [RL_GPU_LOST] = { "lost", VK_ERROR_DEVICE_LOST, RL_DEVICE, false },
+    [RL_GPU_DEVICE_MEMORY] = { "device memory", VK_ERROR_OUT_OF_DEVICE_MEMORY, RL_NOMEM, false },
+    [RL_GPU_HOST_MEMORY] = { "host memory", VK_ERROR_OUT_OF_HOST_MEMORY, RL_NOMEM, false },
+    [RL_GPU_NO_MEMORY] = { "memory for good", VK_ERROR_OUT_OF_DEVICE_MEMORY, RL_NOMEM, true },
+};
+
+rl_decode_counts rl_gpu_live(rl_gpu_life *l, const rl_gpu_setup *setup)
+{
+    static const rl_gpu_fault none = { .name = "nothing" };
+    rl_error err = { "" };
+    rl_gpu_begin(l, setup);
+    rl_guard_arm(0, VK_SUCCESS);
+    while (!rl_gpu_is_over(l)) {
+        assert_ok(rl_gpu_step(l, &err));
+        rl_gpu_check(l);
+    }
+    rl_decode_counts counts = rl_decoder_counts(l->engine->decoder);
+    rl_gpu_end(l);
+    rl_guard_disarm();
+    rl_gpu_check_nothing_left(&none, 0);
+    return counts;
+}
+
+/* One sentence: what failed, on what. */
+static void check_sentence(const rl_gpu_life *l, const rl_gpu_fault *f, uint64_t n,
+                           rl_status status, const rl_error *err)
+{
+    const char *text = err->text;
+    bool says_what = strstr(text, "vk") || strstr(text, "MiB");
+    /* What cannot be mapped is written through the ring, which costs one queue its gated step. */
+    if (!strcmp(rl_guard_struck(), "vkMapMemory") && status == RL_UNSUPPORTED &&
+        strstr(text, "no gated step"))
+        return;
+    bool says_where =
+        strstr(text, l->setup->device) || !l->engine; /* before a device is chosen: none */
+    if (status != f->status || !text[0] || strchr(text, '\n') || !says_what || !says_where ||
+        (f->result == VK_ERROR_DEVICE_LOST && !strstr(text, "lost") &&
+         strcmp(rl_guard_struck(), "vkCreateDevice")))
+        fail_msg("%s at call %llu (%s), %s: %s: \"%s\"", f->name, (unsigned long long)n,
+                 rl_guard_struck(), rl_gpu_step_name(l), rl_status_name(status), text);
+}
+
+/* The rest of a life on a lost device: whatever needs it says so. */
+static void play_on_lost(rl_gpu_life *l)
+{
+    rl_error err = { "" };
+    rl_session *another = NULL;
+    for (; l->session && !rl_gpu_is_over(l); l->step++) {
+        bool needs = rl_gpu_step_needs_device(l);
+        uint32_t step = l->step;
+        rl_status status = rl_gpu_step(l, &err);
+        l->step = step;
+        if (needs && (status != RL_DEVICE || !strstr(err.text, "lost")))
+            fail_msg("on a lost device, %s: %s: \"%s\"", rl_gpu_step_name(l),
+                     rl_status_name(status), err.text);
+        rl_gpu_check(l);
+    }
+    if (!l->engine) return;
+    assert_int_equal(rl_session_open(&another, l->engine, NULL, &err), RL_DEVICE);
+    assert_null(another);
+}
+
+/* One life with the n-th call failing. True when it was that call, not one that is never made. */
+bool rl_gpu_live_through(const rl_gpu_setup *setup, const rl_gpu_fault *f, uint64_t n,
+                         const rl_gpu_life *want)
+{
+    rl_gpu_life l;
+    rl_error err = { "" };
+    rl_gpu_begin(&l, setup);
+    if (f->stays)
+        rl_guard_arm_from(n, (VkResult)f->result);
+    else
+        rl_guard_arm(n, (VkResult)f->result);
+    bool failed = false, over = false;
+    while (!over && !rl_gpu_is_over(&l)) {
+        err.text[0] = 0;
+        rl_status status = rl_gpu_step(&l, &err);
+        rl_gpu_check(&l);
+        if (!status) continue;
+        check_sentence(&l, f, n, status, &err);
+        assert_false(failed && !f->stays); /* once, unless it stays */
+        failed = true;
+        if (f->result == VK_ERROR_DEVICE_LOST) {
+            play_on_lost(&l);
+            over = true;
+        }
+        if (f->stays) over = true;
+    }
+    bool all = rl_gpu_is_over(&l) && !(f->result == VK_ERROR_DEVICE_LOST && failed);
+    rl_gpu_end(&l); /* still failing, where it stays */
+    bool fired = rl_guard_disarm();
+    if (failed) assert_true(fired);
+    if (all) {
+        assert_int_equal(l.n_tokens, want->n_tokens);
+        assert_memory_equal(l.tokens, want->tokens, sizeof l.tokens);
+        assert_memory_equal(l.logits, want->logits, sizeof l.logits);
+    }
+    return fired;
+}
+
+void rl_gpu_check_nothing_left(const rl_gpu_fault *f, uint64_t n)
+{
+    if (rl_guard_complaint())
+        fail_msg("%s at call %llu (%s): %s", f->name, (unsigned long long)n, rl_guard_struck(),
+                 rl_guard_complaint());
+    if (rl_guard_live())
+        fail_msg("%s at call %llu (%s): %u objects stay behind", f->name, (unsigned long long)n,
+                 rl_guard_struck(), rl_guard_live());
+}
+#else
+typedef int rl_test_no_gpu_life;
+#endif

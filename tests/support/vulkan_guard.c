@@ -87,6 +87,9 @@ static const char *const kind_names[] = { "instance",     "messenger",      "dev
 typedef struct object {
     kind kind;
     uint64_t handle, parent; /* parent: a command buffer's pool */
+    /* A semaphore: queues signal it; else the value that work waits for. */
+    bool by_queue;
+    uint64_t waited;
 } object;
 
 static struct {
@@ -102,6 +105,8 @@ static struct {
     VkResult result;
     const char *struck;
     void (*tell_lost)(void);
+    VkDevice device;
+    PFN_vkDebugUtilsMessengerCallbackEXT listener; /* the backend's own */
     char complaint[256];
 } guard = { .lock = PTHREAD_MUTEX_INITIALIZER, .struck = "" };
 
@@ -125,7 +130,8 @@ static void add(kind k, uint64_t handle, uint64_t parent)
 {
     pthread_mutex_lock(&guard.lock);
     if (guard.n_objects < RL_COUNT_OF(guard.objects))
-        guard.objects[guard.n_objects++] = (object){ k, handle, parent };
+        guard.objects[guard.n_objects++] =
+            (object){ .kind = k, .handle = handle, .parent = parent };
     else
         rl_guard_complain("more than %u objects exist", guard.n_objects);
     pthread_mutex_unlock(&guard.lock);
@@ -226,6 +232,46 @@ static VkResult nearest(VkResult wanted, uint32_t may)
     return wanted == VK_ERROR_OUT_OF_DEVICE_MEMORY ? VK_ERROR_OUT_OF_HOST_MEMORY : VK_SUCCESS;
 }
 
+/* Remembers which semaphores the host has to signal before queued work can go on. */
+static void note_semaphores(const VkSubmitInfo *batch)
+{
+    const VkBaseInStructure *s = batch->pNext;
+    while (s && s->sType != VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO)
+        s = s->pNext;
+    const VkTimelineSemaphoreSubmitInfo *values = (const void *)s;
+    pthread_mutex_lock(&guard.lock);
+    for (uint32_t i = 0; i < guard.n_objects && values; i++) {
+        object *o = &guard.objects[i];
+        if (o->kind != SEMAPHORE) continue;
+        for (uint32_t w = 0; w < batch->waitSemaphoreCount; w++)
+            if (HANDLE(batch->pWaitSemaphores[w]) == o->handle)
+                o->waited = values->pWaitSemaphoreValues[w];
+        for (uint32_t w = 0; w < batch->signalSemaphoreCount; w++)
+            if (HANDLE(batch->pSignalSemaphores[w]) == o->handle) o->by_queue = true;
+    }
+    pthread_mutex_unlock(&guard.lock);
+}
+
+/* A real device that is only said to be lost goes on working. What was lost does not: it is helped to
+ * its end here, so that nothing is in use any more when its objects are destroyed. */
+static void settle_real_device(void)
+{
+    for (uint32_t i = 0; i < guard.n_objects; i++) {
+        const object *o = &guard.objects[i];
+        uint64_t now = 0;
+        if (o->kind != SEMAPHORE || o->by_queue || !o->waited) continue;
+        VkSemaphoreSignalInfo info = {
+            .sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO,
+            .semaphore = (VkSemaphore)(uintptr_t)o->handle,
+            .value = o->waited,
+        };
+        if (!guard.real.GetSemaphoreCounterValue(guard.device, info.semaphore, &now) &&
+            now < o->waited)
+            (void)guard.real.SignalSemaphore(guard.device, &info);
+    }
+    (void)guard.real.DeviceWaitIdle(guard.device);
+}
+
 /* Counts the call; other than VK_SUCCESS when it has to fail. */
 static VkResult strike(call c)
 {
@@ -246,7 +292,10 @@ static VkResult strike(call c)
     }
     if (guard.lost && has_device && (calls[c].may & LOST)) result = VK_ERROR_DEVICE_LOST;
     pthread_mutex_unlock(&guard.lock);
-    if (lost_now && guard.tell_lost) guard.tell_lost();
+    if (lost_now && !guard.below)
+        settle_real_device();
+    else if (lost_now && guard.tell_lost)
+        guard.tell_lost();
     return result;
 }
 
@@ -277,9 +326,17 @@ GUARDED(GetQueryPoolResults,
         (VkDevice device, VkQueryPool pool, uint32_t first, uint32_t n, size_t bytes, void *out,
          VkDeviceSize stride, VkQueryResultFlags flags),
         (device, pool, first, n, bytes, out, stride, flags))
-GUARDED(SignalSemaphore, (VkDevice device, const VkSemaphoreSignalInfo *info), (device, info))
 GUARDED(GetSemaphoreCounterValue, (VkDevice device, VkSemaphore semaphore, uint64_t *value),
         (device, semaphore, value))
+
+static VKAPI_ATTR VkResult VKAPI_CALL guard_SignalSemaphore(VkDevice device,
+                                                            const VkSemaphoreSignalInfo *info)
+{
+    VkResult result = strike(CALL_SignalSemaphore);
+    expect(SEMAPHORE, HANDLE(info->semaphore), "vkSignalSemaphore");
+    if (result != VK_SUCCESS || (guard.lost && !guard.below)) return result;
+    return guard.real.SignalSemaphore(device, info);
+}
 
 /* Recording has ended whatever it reports. */
 static VKAPI_ATTR VkResult VKAPI_CALL guard_EndCommandBuffer(VkCommandBuffer commands)
@@ -331,6 +388,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL guard_QueueSubmit(VkQueue queue, uint32_t 
             expect(SEMAPHORE, HANDLE(batches[b].pWaitSemaphores[i]), "vkQueueSubmit");
         for (uint32_t i = 0; i < batches[b].signalSemaphoreCount; i++)
             expect(SEMAPHORE, HANDLE(batches[b].pSignalSemaphores[i]), "vkQueueSubmit");
+        if (result == VK_SUCCESS) note_semaphores(&batches[b]);
     }
     return result == VK_SUCCESS ? guard.real.QueueSubmit(queue, n, batches, fence) : result;
 }
@@ -372,9 +430,32 @@ MAKES(POOL, CreateCommandPool, VkCommandPool, DEVICE_HANDLE, VkDevice, VkCommand
 MAKES(MEMORY, AllocateMemory, VkDeviceMemory, DEVICE_HANDLE, VkDevice, VkMemoryAllocateInfo)
 DESTROYS(MEMORY, FreeMemory, VkDeviceMemory, VkDevice)
 DESTROYS(PIPELINE, DestroyPipeline, VkPipeline, VkDevice)
-MAKES(MESSENGER, CreateDebugUtilsMessengerEXT, VkDebugUtilsMessengerEXT, INSTANCE, VkInstance,
-      VkDebugUtilsMessengerCreateInfoEXT)
 DESTROYS(MESSENGER, DestroyDebugUtilsMessengerEXT, VkDebugUtilsMessengerEXT, VkInstance)
+
+/* What the validation layer says is a complaint. */
+static VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT severity,
+                                                 VkDebugUtilsMessageTypeFlagsEXT types,
+                                                 const VkDebugUtilsMessengerCallbackDataEXT *data,
+                                                 void *user)
+{
+    rl_guard_complain("%s", data->pMessage ? data->pMessage : "a validation message");
+    return guard.listener(severity, types, data, user);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL guard_CreateDebugUtilsMessengerEXT(
+    VkInstance instance, const VkDebugUtilsMessengerCreateInfoEXT *info,
+    const VkAllocationCallbacks *allocator, VkDebugUtilsMessengerEXT *out)
+{
+    VkResult result = strike(CALL_CreateDebugUtilsMessengerEXT);
+    VkDebugUtilsMessengerCreateInfoEXT ours = *info;
+    guard.listener = info->pfnUserCallback;
+    ours.pfnUserCallback = on_message;
+    *out = (VkDebugUtilsMessengerEXT)POISON;
+    if (result == VK_SUCCESS)
+        result = guard.real.CreateDebugUtilsMessengerEXT(instance, &ours, allocator, out);
+    if (result == VK_SUCCESS) add(MESSENGER, HANDLE(*out), 0);
+    return result;
+}
 
 static VKAPI_ATTR VkResult VKAPI_CALL guard_CreateComputePipelines(
     VkDevice device, VkPipelineCache cache, uint32_t n, const VkComputePipelineCreateInfo *infos,
@@ -440,6 +521,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL guard_CreateDevice(VkPhysicalDevice physic
     *out = (VkDevice)POISON;
     if (result == VK_SUCCESS) result = guard.real.CreateDevice(physical, info, allocator, out);
     if (result == VK_SUCCESS) add(DEVICE_HANDLE, HANDLE(*out), 0);
+    if (result == VK_SUCCESS) guard.device = *out;
     return result;
 }
 
