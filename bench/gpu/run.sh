@@ -36,7 +36,7 @@ for step in $steps; do
   devices) redlite devices | tee "$out/devices.txt" ;;
   kernels)
     for name in unit_test_vulkan_device kernel_test_vulkan_matvec kernel_test_vulkan_matmul \
-        kernel_test_vulkan_mixer kernel_test_vulkan_moe; do
+        kernel_test_vulkan_mixer kernel_test_vulkan_moe kernel_test_vulkan_top; do
       RL_TEST_DEVICE=$DEVICE timeout 120 "$tests/$name" >"$out/$name.log" 2>&1
       echo "$name: exit $?, $(grep -c ' OK ' "$out/$name.log") ok, $(grep -c 'FAILED  \] [a-z_]*\.' "$out/$name.log") failed"
       grep -E 'LINE|expected|differ' "$out/$name.log" | head -5
@@ -46,13 +46,22 @@ for step in $steps; do
       grep rows "$out/variants.csv" ;;
   golden)
     timeout 200 "$tests/golden_test_vulkan" >"$out/golden.log" 2>&1
-    echo "golden: exit $?"; grep -E 'FAILED|ERROR|relative' "$out/golden.log" | head -30
+    echo "golden: exit $?"
+    timeout 200 "$tests/golden_test_sampled" >"$out/sampled.log" 2>&1
+    echo "sampled: exit $?"
+    grep -E 'FAILED|ERROR|relative' "$out/golden.log" | head -30
     timeout 200 "$bin/redlite" parity -m "$small" --backend vulkan $device --repeat 2 -n 16 \
       -p "Once upon a time there was" 2>&1 | tee "$out/parity.txt" ;;
   synth)
     [ -f "$model" ] || redlite synth --preset qwen3-next-80b-iq2_xxs -s 1 -o "$model" 2>&1 | tail -3
     ls -l "$model" ;;
   decode)
+    # Greedy; from the largest logits that come with the token; from all of them.
+    for sampling in "--temp 0" "--temp 0.7" "--temp 0.7 --top-k 0"; do
+      echo "-- generate $sampling"
+      redlite generate -m "$model" --backend vulkan $device --tokens 1,2,3 -n 256 $sampling --json \
+        2>>"$out/decode.log" | grep -o '"timings":{[^}]*}' | tee -a "$out/sampled.jsonl"
+    done
     for speculative in auto 0; do
       for depth in 0 16384; do
         echo "-- RL_ENGINE_SPECULATIVE=$speculative depth $depth"

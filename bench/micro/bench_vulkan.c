@@ -462,6 +462,12 @@ static void record_argmax(bench *b, void *ctx, uint32_t i)
     MUST(rl_vk_op_argmax(&b->ops, &b->cmd, push, push->best + 64, &err));
 }
 
+static void record_top(bench *b, void *ctx, uint32_t i)
+{
+    (void)i;
+    MUST(rl_vk_op_top(&b->ops, &b->cmd, ctx, &err));
+}
+
 static void record_nothing(bench *b, void *ctx, uint32_t i)
 {
     rl_norm_push *push = ctx;
@@ -489,6 +495,13 @@ static void bench_small(bench *b)
         .x = x.address, .best = x.address + (2 << 20), .token = b->token.address, .n = 151936
     };
     report(b, "argmax", "f32", "151936", 20, time_chain(b, record_argmax, &argmax, 20, true),
+           151936 * 4);
+    rl_top_push top = { .x = x.address,
+                        .lists = x.address + (2 << 20),
+                        .result = x.address + (3 << 20),
+                        .token = b->token.address,
+                        .n = 151936 };
+    report(b, "top", "f32", "128 of 151936", 20, time_chain(b, record_top, &top, 20, true),
            151936 * 4);
 }
 
