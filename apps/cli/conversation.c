@@ -2,6 +2,7 @@
 #include "conversation.h"
 
 #include "json.h"
+#include "out_file.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -105,13 +106,11 @@ char *cli_conversation_json(const cli_conversation *c, size_t *bytes)
 
 int cli_conversation_save(const cli_conversation *c, const char *path)
 {
-    FILE *out = fopen(path, "wb");
-    if (!out) return cli_error("%s: cannot be written: %s", path, strerror(errno));
-    write_conversation(c, out);
-    bool failed = ferror(out) != 0;
-    if (fclose(out) != 0 || failed)
-        return cli_error("%s: cannot be written: %s", path, strerror(errno));
-    return -1;
+    cli_out_file out;
+    int rc = cli_out_file_open(&out, path);
+    if (rc >= 0) return rc;
+    write_conversation(c, out.file);
+    return cli_out_file_close(&out, true);
 }
 
 /* One {"role":..,"content":..}; other keys are passed over. */

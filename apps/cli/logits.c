@@ -1,13 +1,9 @@
 /* logits.c - `redlite logits`: what the model computes, number by number, into a file. */
 #include "cli.h"
 #include "json.h"
+#include "out_file.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 typedef struct options {
     cli_prompt prompt;
@@ -45,33 +41,20 @@ static bool write_row(void *context, size_t index, const float *logits)
     return !w->failed;
 }
 
-/* The file appears under its name only when it is whole; where the name is a link, the file that it
- * points to. Devices and pipes are written to as they are, not replaced. */
 static int write_file(const cli_call *call, rl_session *session, const uint32_t *ids, writer *w)
 {
     const options *o = call->options;
     rl_error err = { "" };
-    char part[PATH_MAX + 8], real[PATH_MAX];
-    struct stat there;
-    const char *out = realpath(o->out, real) ? real : o->out;
-    bool direct = lstat(out, &there) == 0 && !S_ISREG(there.st_mode); /* or a link to nothing yet */
-    if ((size_t)snprintf(part, sizeof part, "%s%s", out, direct ? "" : ".part") >= sizeof part)
-        return cli_error("%s: the path is too long", o->out);
-    w->file = fopen(part, "wb");
-    if (!w->file) return cli_error("%s: cannot be written: %s", part, strerror(errno));
+    cli_out_file out;
+    int rc = cli_out_file_open(&out, o->out);
+    if (rc >= 0) return rc;
+    w->file = out.file;
     cli_show_notes();
     cli_progress_take();
     rl_status status = rl_session_feed_each(session, ids, w->n_tokens, write_row, w, &err);
     cli_progress_clear();
-    int rc = -1;
-    if (fclose(w->file) != 0 || w->failed)
-        rc = cli_error("%s: cannot be written: %s", part, strerror(errno));
-    else if (status)
-        rc = cli_error_of(status, &err);
-    else if (!direct && rename(part, out) != 0)
-        rc = cli_error("%s: cannot be written: %s", o->out, strerror(errno));
-    if (rc >= 0 && !direct) unlink(part);
-    return rc;
+    rc = cli_out_file_close(&out, !status && !w->failed);
+    return rc < 0 && status ? cli_error_of(status, &err) : rc;
 }
 
 static void report(const cli_call *call, const writer *w)

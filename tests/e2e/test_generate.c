@@ -290,6 +290,39 @@ static void generate_perplexity_can_be_interrupted(void **state)
     rl_test_run_fini(&r);
 }
 
+/* Stands against: a comparison that goes on for minutes once nobody wants it. */
+static void generate_parity_can_be_interrupted(void **state)
+{
+    (void)state;
+    const char *const arguments[] = { "parity", "--backend", "cpu", "-n", "1500", NULL };
+    rl_test_run r = rl_test_execute(
+        &(rl_test_streams){ .interrupt_ms = 1500, .interrupt_from_start = true }, arguments);
+    rl_test_expect_code(&r, 130);
+    assert_null(strstr(r.out, "FAILED"));
+    rl_test_run_fini(&r);
+}
+
+/* Stands against: replacing the file that a shell has redirected into, with what others wrote there. */
+static void generate_logits_add_to_what_is_redirected(void **state)
+{
+    (void)state;
+    const char *path = rl_test_scratch("logits-redirected");
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    fclose(file);
+    struct stat before, after;
+    assert_int_equal(stat(path, &before), 0);
+    const char *const arguments[] = {
+        "logits", "-q", "--tokens", "1", "--out", "/dev/stdout", NULL
+    };
+    rl_test_run r = rl_test_execute(&(rl_test_streams){ .out_path = path }, arguments);
+    rl_test_expect_code(&r, 0);
+    rl_test_run_fini(&r);
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_equal(after.st_ino, before.st_ino);
+    assert_int_equal(after.st_size, 4 * 4096);
+}
+
 static void generate_bench_prints_a_row_per_test(void **state)
 {
     (void)state;
@@ -346,4 +379,6 @@ RL_TEST_MAIN(RL_TEST(generate, counts_to_fifteen), RL_TEST(generate, text_goes_t
              RL_TEST(generate, logits_leave_no_half_file),
              RL_TEST(generate, perplexity_scores_half_of_each_window),
              RL_TEST(generate, perplexity_can_be_interrupted),
+             RL_TEST(generate, parity_can_be_interrupted),
+             RL_TEST(generate, logits_add_to_what_is_redirected),
              RL_TEST(generate, bench_prints_a_row_per_test))

@@ -60,7 +60,8 @@ endforeach()
 # What the commands of the program read is the program's, not the library's.
 foreach(program fuzz_cli_json_replay fuzz_cli_json)
   if(TARGET ${program})
-    target_sources(${program} PRIVATE ${PROJECT_SOURCE_DIR}/apps/cli/json.c ${PROJECT_SOURCE_DIR}/apps/cli/conversation.c)
+    target_sources(${program} PRIVATE ${PROJECT_SOURCE_DIR}/apps/cli/json.c
+      ${PROJECT_SOURCE_DIR}/apps/cli/conversation.c ${PROJECT_SOURCE_DIR}/apps/cli/out_file.c)
     target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR}/apps)
   endif()
 endforeach()
