@@ -169,11 +169,27 @@ static int turn(chat *c, const char *text, size_t bytes)
 
 static void command_help(chat *c, const char *argument);
 
+/* The sampler forgets what it has seen, and its draws begin anew; then it is told what the session
+ * holds. */
+static int renew_sampler(chat *c)
+{
+    const options *o = c->call->options;
+    rl_sampler *fresh = NULL;
+    int rc = cli_create_sampler(c->call, &o->sampling, c->model, &fresh);
+    if (rc >= 0) return rc;
+    rl_sampler_destroy(c->sampler);
+    c->sampler = fresh;
+    const uint32_t *held = rl_session_tokens(c->session);
+    for (uint32_t i = 0; i < rl_session_position(c->session); i++)
+        rl_sampler_accept(c->sampler, held[i]);
+    return -1;
+}
+
 static int reset(chat *c)
 {
     rl_error err = { "" };
     rl_status status = rl_session_reset(c->session, &err);
-    return status ? cli_error_of(status, &err) : -1;
+    return status ? cli_error_of(status, &err) : renew_sampler(c);
 }
 
 static void command_reset(chat *c, const char *argument)
@@ -222,6 +238,8 @@ static void command_load(chat *c, const char *argument)
     if (status) {
         cli_reply("%s", err.text);
         if (reset(c) >= 0) return;
+    } else if (renew_sampler(c) >= 0) {
+        return;
     }
     cli_reply("Loaded %zu messages%s.", c->conversation.n,
               status ? ", to be read again with the next one" : "");

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -234,6 +235,69 @@ static void chat_saves_and_loads(void **state)
     assert_int_equal(rl_test_terminal_finish(t), 0);
 }
 
+/* Stands against: an older conversation that is lost because the disk is full. */
+static void chat_saves_all_or_nothing(void **state)
+{
+    (void)state;
+    const char *path = rl_test_scratch("chat-kept.json");
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    fputs("older", file);
+    fclose(file);
+    struct rlimit before, small;
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = (struct rlimit){ .rlim_cur = 50, .rlim_max = before.rlim_max };
+    setrlimit(RLIMIT_FSIZE, &small);
+    rl_test_terminal *t = start(NULL, NULL);
+    setrlimit(RLIMIT_FSIZE, &before);
+    rl_test_terminal_type(t, "What is the capital of France?\n");
+    rl_test_terminal_expect(t, "It is Paris.");
+    rl_test_terminal_expect(t, "> ");
+    char line[1200];
+    snprintf(line, sizeof line, "/save %s\n", path);
+    rl_test_terminal_type(t, line);
+    rl_test_terminal_expect(t, "cannot be written");
+    rl_test_terminal_expect(t, "> ");
+    rl_test_terminal_type(t, "/quit\n");
+    assert_int_equal(rl_test_terminal_finish(t), 0);
+    size_t bytes;
+    char *held = rl_test_read(path, &bytes);
+    assert_string_equal(held, "older");
+    free(held);
+}
+
+/* Stands against: a penalty for tokens of a conversation that was forgotten. */
+static void chat_begins_anew_in_everything(void **state)
+{
+    (void)state;
+    static const char question[] = "Tell me about a fox.\n";
+    char first[400];
+    const char *const arguments[] = { "chat", "--temp", "0",  "--repeat-penalty",
+                                      "1.5",  "-n",     "25", NULL };
+    rl_test_terminal *t = rl_test_terminal_start(arguments);
+    rl_test_terminal_expect(t, "/help lists");
+    rl_test_terminal_expect(t, "> ");
+    for (int round = 0; round < 2; round++) {
+        const size_t from = strlen(rl_test_terminal_shown(t));
+        rl_test_terminal_type(t, question);
+        rl_test_terminal_expect(t, "a fox.");
+        rl_test_terminal_expect(t, "> ");
+        const char *shown = strstr(rl_test_terminal_shown(t) + from, "a fox.");
+        assert_non_null(shown);
+        if (round == 0)
+            snprintf(first, sizeof first, "%.60s", shown);
+        else
+            assert_memory_equal(shown, first, strlen(first));
+        rl_test_terminal_type(t, "What is the capital of Italy?\n");
+        rl_test_terminal_expect(t, "> ");
+        rl_test_terminal_type(t, "/reset\n");
+        rl_test_terminal_expect(t, "begins anew.");
+        rl_test_terminal_expect(t, "> ");
+    }
+    rl_test_terminal_type(t, "/quit\n");
+    assert_int_equal(rl_test_terminal_finish(t), 0);
+}
+
 static void chat_has_a_system_message(void **state)
 {
     (void)state;
@@ -300,5 +364,6 @@ RL_TEST_MAIN(RL_TEST(chat, answers_every_line), RL_TEST(chat, pipe_has_no_comman
              RL_TEST(chat, full_context_ends_a_pipe), RL_TEST(chat, terminal_talks),
              RL_TEST(chat, end_of_input_leaves), RL_TEST(chat, interrupt_stops_the_answer),
              RL_TEST(chat, goes_on_after_an_interrupt), RL_TEST(chat, interrupt_at_the_prompt),
-             RL_TEST(chat, saves_and_loads), RL_TEST(chat, has_a_system_message),
+             RL_TEST(chat, saves_and_loads), RL_TEST(chat, saves_all_or_nothing),
+             RL_TEST(chat, begins_anew_in_everything), RL_TEST(chat, has_a_system_message),
              RL_TEST(chat, ends_with_its_terminal), RL_TEST(chat, leaves_out_half_characters))
