@@ -47,6 +47,7 @@ CLI_PRINTF(4, 5)
 static void report(parity *p, bool ok, const char *name, const char *format, ...)
 {
     va_list args;
+    if (cli_interrupts()) return; /* what was stopped proves nothing */
     printf("%s engine.parity.%s %s ", ok ? "ok" : "FAILED", name, p->ops->name);
     va_start(args, format);
     vprintf(format, args);
@@ -217,6 +218,7 @@ static void check_way(parity *p, const char *name, const char *way, const char *
                       uint64_t cache_bytes)
 {
     rl_error err = { "" };
+    if (cli_interrupts()) return;
     rl_status status = open_engine(p, p->ops, cache_bytes, way, &err);
     uint32_t differing = 0;
     for (uint32_t round = 0; !status && round < 2; round++) {
@@ -295,14 +297,14 @@ static int all_checks(parity *p, const uint32_t *prompt, size_t n_prompt)
     rl_status status = record(p, prompt, n_prompt, &err);
     if (!status) status = open_engine(p, p->ops, 0, NULL, &err);
     if (status) return cli_error_of(status, &err);
-    for (uint32_t pass = 0; pass < o->repeat; pass++)
+    for (uint32_t pass = 0; pass < o->repeat && !cli_interrupts(); pass++)
         check_pass(p, pass);
     check_greedy(p);
     check_rollback(p);
     if (make_reference(p)) check_ways(p);
-    printf("%u passed, %u failed", p->passed, p->failed);
-    if (p->skipped) printf(", %u skipped", p->skipped);
-    putchar('\n');
+    if (cli_interrupts()) return CLI_INTERRUPTED;
+    if (p->skipped) printf("%u skipped\n", p->skipped);
+    printf("%u passed, %u failed\n", p->passed, p->failed);
     return p->failed ? CLI_FAILED : CLI_DONE;
 }
 

@@ -1,4 +1,5 @@
 /* parity_run.c - apps/cli/parity_run.h. */
+#include "cli.h"
 #include "parity_run.h"
 
 #include <math.h>
@@ -18,6 +19,12 @@ static uint32_t argmax(const float *logits, uint32_t n)
 static size_t pair(const parity_script *s, uint32_t token, uint32_t layer)
 {
     return (size_t)token * s->n_layer + layer;
+}
+
+/* RL_INTERRUPTED once the user wants to stop; asked before every token and layer. */
+static rl_status go_on(rl_error *err)
+{
+    return cli_interrupts() ? rl_fail(err, RL_INTERRUPTED, "interrupted") : RL_OK;
 }
 
 /* ---- the oracle's account -------------------------------------------------------------------- */
@@ -51,7 +58,8 @@ static rl_status record_point(void *context, rl_engine *e, rl_forward_point poin
     recorder *r = context;
     parity_script *s = r->script;
     if (point != RL_AFTER_ROUTE) return RL_OK;
-    rl_status status = e->ops->read_tap(e->be, RL_TAP_ROUTER, r->router, err);
+    rl_status status = go_on(err);
+    if (!status) status = e->ops->read_tap(e->be, RL_TAP_ROUTER, r->router, err);
     if (status) return status;
     for (uint32_t t = 0; t < n; t++) {
         size_t at = pair(s, r->base + t, layer);
@@ -208,7 +216,8 @@ static rl_status replay_point(void *context, rl_engine *e, rl_forward_point poin
     replayer *r = context;
     const parity_script *s = r->script;
     if (point == RL_AFTER_ROUTER) {
-        rl_status status = e->ops->read_tap(e->be, RL_TAP_ROUTER, r->router, err);
+        rl_status status = go_on(err);
+        if (!status) status = e->ops->read_tap(e->be, RL_TAP_ROUTER, r->router, err);
         if (!status) judge_choices(r, layer, n);
         return status;
     }
@@ -266,7 +275,8 @@ rl_status parity_play(const parity_script *s, rl_session *session, float *logits
     rl_status status = rl_session_reset(session, err);
     if (!status) status = rl_session_feed(session, s->tokens, s->n_prompt, err);
     for (uint32_t i = s->n_prompt; !status && i < s->n; i++) {
-        status = rl_session_feed(session, &s->tokens[i], 1, err);
+        status = go_on(err);
+        if (!status) status = rl_session_feed(session, &s->tokens[i], 1, err);
         if (!status)
             memcpy(logits + (size_t)(i - s->n_prompt) * s->n_vocab, rl_session_logits(session),
                    s->n_vocab * sizeof *logits);
@@ -292,7 +302,8 @@ rl_status parity_greedy(const parity_script *s, rl_session *session, double gap,
         same = same && token == s->tokens[i];
         *equal += same;
         ++*expected;
-        status = rl_session_feed(session, &s->tokens[i], 1, err);
+        status = go_on(err);
+        if (!status) status = rl_session_feed(session, &s->tokens[i], 1, err);
     }
     return status;
 }
