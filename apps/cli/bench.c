@@ -9,6 +9,7 @@
  * instead of generating. Cache figures are of the timed decode runs of the row. */
 #include "generation.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,6 +187,18 @@ static void print_stages_json(cli_json *json, const bench *b)
     cli_json_close(json, '}');
 }
 
+/* "gpu_ms" per token; null where no device computed, or nobody looked at its clock. */
+static void print_gpu_json(cli_json *json, const bench *b, const row *r)
+{
+    const char *name;
+    uint64_t ns, all = 0, n_tokens = rl_model_timed_tokens(b->model);
+    bool timed = b->stages && n_tokens && r->after.submissions > r->before.submissions;
+    for (size_t i = 0; timed && rl_model_get_stage(b->model, i, &name, &ns); i++)
+        all += ns;
+    cli_json_key(json, "gpu_ms");
+    cli_json_number(json, timed ? (double)all / 1e6 / (double)n_tokens : NAN, 6);
+}
+
 static void print_stages(const bench *b)
 {
     const char *name;
@@ -238,6 +251,7 @@ static void print_json(const bench *b, const row *r, uint32_t repeat)
     }
     rl_session_stats timed = difference(&r->after, &r->before);
     cli_json_cache_figures(&json, &timed, r->decode ? (size_t)r->n * repeat : 0);
+    print_gpu_json(&json, b, r);
     cli_json_key(&json, "submits_per_token");
     cli_json_number(
         &json, (double)(r->after.submissions - r->before.submissions) / ((double)r->n * repeat), 4);
