@@ -50,10 +50,10 @@ struct rl_experts {
     rl_expert_key guesses[RL_MAX_EXPERTS_USED];
     uint32_t n_guesses;
     float trust[RL_MAX_EXPERTS_USED];
-    uint32_t
-        n_absent; /* experts of the token under way that were not in memory when wanted ...    */
+    /* Experts of the token under way that were not in memory when wanted, and for how many tokens
+     * there have been none. */
+    uint32_t n_absent, quiet;
     uint32_t n_layers_read; /* of the batch under way */
-    uint32_t quiet; /* ... and for how many tokens there have been none                          */
 
     bool decoding;
     uint64_t busy_at_begin_ns;
