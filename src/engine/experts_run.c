@@ -241,7 +241,8 @@ static rl_status read_ahead(rl_experts *x, rl_error *err)
     x->n_guesses = k;
     for (uint32_t i = 0; i < k; i++)
         x->guesses[i] = (rl_expert_key){ next, ids[i] };
-    for (uint32_t i = 0; i < k && x->n_ahead < RL_MAX_EXPERTS_USED; i++) {
+    const uint32_t most = 2 * k < RL_MAX_EXPERTS_USED ? 2 * k : RL_MAX_EXPERTS_USED;
+    for (uint32_t i = 0; i < k && x->n_ahead < most; i++) {
         rl_expert_key key = x->guesses[i];
         rl_reservation r;
         if (x->trust[i] < TRUST_LEAST || !rl_slot_is_none(rl_cache_find(x->cache, key))) continue;
