@@ -83,6 +83,7 @@ typedef struct rl_layer {
     rl_weight shared_scale;       /* [H], F32: the shared expert's gate, one number per token */
     rl_weight shared_gate, shared_up, shared_down;
     rl_expert_layout expert;
+    bool guessed; /* route_ahead will be asked for this layer; set before the first state is made */
 } rl_layer;
 
 /* Everything a backend needs to know to run a network. */
@@ -237,7 +238,8 @@ typedef struct rl_routed_ops {
      * host can write while the queue is busy). */
     rl_status (*submit_gated)(rl_backend *be, const rl_batch *batch, rl_error *err);
     /* The choice [K] of `layer`, as soon as the device has published it. Once it is there, the
-     * experts of earlier layers are not read any more. */
+     * experts of earlier layers are not read any more, and route_ahead() gives the guess for the
+     * next layer, before and behind the opening of the gate. */
     rl_status (*await_choice)(rl_backend *be, uint32_t layer, uint32_t *ids, rl_error *err);
     rl_status (*open_gate)(rl_backend *be, uint32_t layer, rl_error *err);
     /* What every layer of the completed token chose, [n_layer][K]. */
@@ -279,7 +281,8 @@ typedef struct rl_backend_ops {
     rl_status (*slot_write)(rl_backend *be, uint32_t slot_class, uint32_t index, uint64_t offset,
                             const void *bytes, uint64_t n, rl_error *err);
     /* The residency table entry of one expert; 0: not resident. Called by the engine when the cache
-     * says so; only between stages. */
+     * says so; only between stages. In a gated token also behind an open gate, for experts that
+     * nothing before the next gate reads. */
     void (*residency_set)(rl_backend *be, uint32_t layer, uint32_t expert, uint64_t address);
     /* The entry as the backend's kernels will find it: for checks of a debug build. */
     uint64_t (*residency_get)(const rl_backend *be, uint32_t layer, uint32_t expert);
@@ -323,8 +326,9 @@ typedef struct rl_backend_ops {
      * rule. Waits. */
     rl_status (*route)(rl_backend *be, uint32_t layer, const uint32_t *forced, uint32_t *ids,
                        rl_error *err);
-    /* What the router of `layer` would choose for the present x: a guess for prefetching, ids [K],
-     * batches of one token. Optional: may be NULL. */
+    /* What the router of `layer` would choose for the x that the layer before it has routed: a guess
+     * for prefetching, ids [K], batches of one token, layers that are `guessed`. Between route() of
+     * the layer before and its moe_out(). Optional: may be NULL. */
     rl_status (*route_ahead)(rl_backend *be, uint32_t layer, uint32_t *ids, rl_error *err);
     /* The shared expert: kept aside, scaled. */
     rl_status (*moe_shared)(rl_backend *be, uint32_t layer, rl_error *err);

@@ -150,7 +150,7 @@ static rl_status run_routed(rl_decoder *d, const rl_forward *f, bool restart, bo
         }
         touch_until(d, outcome.layer);
         d->n_touched = outcome.layer + 1; /* this layer gets its place by being loaded */
-        status = rl_experts_load(e->experts, outcome.layer, outcome.ids, err);
+        status = rl_experts_load(e->experts, outcome.layer, outcome.ids, false, err);
         if (status) break;
         status = routed->resume(e->be, outcome.layer, err);
         rl_experts_unload(e->experts);
@@ -167,7 +167,9 @@ static rl_status run_routed(rl_decoder *d, const rl_forward *f, bool restart, bo
 }
 
 /* The device runs ahead up to the gate of a layer; the host reads its choice and loads. The experts
- * of a layer stay pinned until the choice of the next one is there: then nothing reads them. */
+ * of a layer stay pinned until the choice of the next one is there: then nothing reads them. What is
+ * read ahead of the next layer is taken from and given to the cache in the order of the synchronous
+ * step; its slots are none that the device reads before the next gate. */
 static rl_status run_gated(rl_decoder *d, const rl_forward *f, rl_error *err)
 {
     rl_engine *e = d->engine;
@@ -179,8 +181,9 @@ static rl_status run_gated(rl_decoder *d, const rl_forward *f, rl_error *err)
     for (uint32_t layer = 0; layer < n_layer && !loaded; layer++) {
         loaded = routed->await_choice(e->be, layer, ids, err);
         rl_experts_unload(e->experts);
-        if (!loaded) loaded = rl_experts_load(e->experts, layer, ids, err);
+        if (!loaded) loaded = rl_experts_load(e->experts, layer, ids, true, err);
         if (!loaded) loaded = routed->open_gate(e->be, layer, err);
+        if (!loaded) loaded = rl_experts_read_ahead(e->experts, err);
     }
     /* After a failure the device still waits at its gates: wait() opens them halted. */
     rl_routed_outcome outcome;

@@ -281,6 +281,22 @@ static rl_status preload(rl_experts *x, const rl_engine_params *params, const rl
     return status;
 }
 
+/* ---- reading ahead --------------------------------------------------------------------------- */
+
+/* Of which layers guesses are wanted. Only where the pool has room for what is read ahead beside two
+ * layers' experts; the backend makes no others. */
+static void choose_guessed(rl_experts *x, const rl_engine_params *params)
+{
+    const rl_engine *e = x->engine;
+    const uint32_t k = e->net.shape.n_expert_used;
+    const bool wanted = !params->no_prefetch && !x->plan.full && e->ops->route_ahead;
+    for (uint32_t i = 1; i < e->net.shape.n_layer; i++)
+        e->net.layers[i].guessed =
+            wanted && x->plan.class_slots[x->plan.layer_class[i]] >= RL_GUESS_ROOM * k;
+    for (uint32_t i = 0; i < RL_MAX_EXPERTS_USED; i++)
+        x->trust[i] = 1;
+}
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 rl_status rl_experts_create(rl_experts **out, rl_engine *engine, const rl_engine_params *params,
@@ -303,9 +319,7 @@ rl_status rl_experts_create(rl_experts **out, rl_engine *engine, const rl_engine
             memory.free_bytes > x->plan.bytes ? memory.free_bytes - x->plan.bytes : 0;
         x->no_overlap = params->no_overlap;
         x->settle_ahead = params->settle_ahead;
-        for (uint32_t i = 0; i < RL_MAX_EXPERTS_USED; i++)
-            x->trust[i] = 1;
-        x->prefetch = !params->no_prefetch && !x->plan.full && engine->ops->route_ahead;
+        choose_guessed(x, params);
         status = make_stream(x, params, files, page_cache, err);
         if (!status && x->plan.full && !params->no_preload) status = preload(x, params, files, err);
     }

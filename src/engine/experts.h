@@ -32,9 +32,13 @@ RL_MUST_CHECK rl_status rl_experts_run(rl_experts *experts, uint32_t layer, cons
                                        uint32_t n_tokens, rl_error *err);
 
 /* For a routed token: makes the choice ids [K] of one layer resident and holds it until unload, one
- * layer at a time. On failure nothing is held. */
+ * layer at a time. `ahead`: what is guessed for the next layer is read behind it, as
+ * rl_experts_run() does; but when there is nothing to wait for, only by rl_experts_read_ahead(), so
+ * that the device can go on before. On failure nothing is held. */
 RL_MUST_CHECK rl_status rl_experts_load(rl_experts *experts, uint32_t layer, const uint32_t *ids,
-                                        rl_error *err);
+                                        bool ahead, rl_error *err);
+/* Behind rl_experts_load() with `ahead`: starts the reads that it has left. */
+RL_MUST_CHECK rl_status rl_experts_read_ahead(rl_experts *experts, rl_error *err);
 void rl_experts_unload(rl_experts *experts); /* fine when nothing is held */
 
 /* For a routed token: these experts [K] were used without asking, and count as used now. */

@@ -12,6 +12,10 @@ typedef enum rl_expert_state {
     RL_EXPERT_RESIDENT /* pinned; may be computed */
 } rl_expert_state;
 
+/* A pool reads ahead for classes with slots for this many tokens' experts of a layer: those of two
+ * layers, and twice as many read ahead, of which some may be wrong guesses of an earlier layer. */
+enum { RL_GUESS_ROOM = 4 };
+
 /* One expert read ahead of its layer's router: pinned until that layer has reserved what it wants. */
 typedef struct rl_expert_ahead {
     rl_expert_key key;
@@ -25,7 +29,6 @@ struct rl_experts {
     rl_cache *cache;
     rl_residency *residency;
     rl_stream *stream;
-    bool prefetch;
     bool no_overlap; /* everything of a layer is read before anything of it is computed */
     bool settle_ahead;
 
@@ -49,6 +52,7 @@ struct rl_experts {
      * been right lately, 0..1. */
     rl_expert_key guesses[RL_MAX_EXPERTS_USED];
     uint32_t n_guesses;
+    bool asked; /* for guesses, since the layer under way began */
     float trust[RL_MAX_EXPERTS_USED];
     /* Experts of the token under way that were not in memory when wanted, and for how many tokens
      * there have been none. */

@@ -226,16 +226,16 @@ static void release_ahead(rl_experts *x)
     if (loading) rl_stream_cancel(x->stream, true);
 }
 
-/* Asks the next layer's router what it would choose now, and starts to read what is absent. Only
- * when the pool has room for it beside two layers' experts. */
+/* Asks the next layer's router what it would choose now, and starts to read what is absent. */
 static rl_status read_ahead(rl_experts *x, rl_error *err)
 {
     rl_engine *e = x->engine;
     uint32_t next = x->layer + 1, k = e->net.shape.n_expert_used, n = 0;
     uint32_t ids[RL_MAX_EXPERTS_USED];
     rl_stream_request requests[RL_MAX_EXPERTS_USED];
-    if (!x->prefetch || next >= e->net.shape.n_layer || x->quiet >= QUIET_TOKENS) return RL_OK;
-    if (x->plan.class_slots[x->plan.layer_class[next]] < 4 * k) return RL_OK;
+    x->asked = true;
+    if (next >= e->net.shape.n_layer || x->quiet >= QUIET_TOKENS) return RL_OK;
+    if (!e->net.layers[next].guessed) return RL_OK;
     rl_status status = e->ops->route_ahead(e->be, next, ids, err);
     if (status) return status;
     x->n_guesses = k;
@@ -275,7 +275,9 @@ static void take_rest(rl_experts *x, bool all)
 
 static void begin_layer(rl_experts *x, uint32_t layer, const uint32_t *ids, uint32_t n_tokens)
 {
+    if (x->n_ahead) take_rest(x, x->settle_ahead);
     plan_groups(x, layer, ids, n_tokens);
+    x->asked = false;
     rl_cache_reserve_layer(x->cache, layer, x->ids, x->n_wanted, x->answers);
     take_answers(x);
     uint32_t absent = 0;
@@ -291,7 +293,6 @@ rl_status rl_experts_run(rl_experts *x, uint32_t layer, const uint32_t *ids, uin
                          rl_error *err)
 {
     rl_engine *e = x->engine;
-    if (x->n_ahead) take_rest(x, x->settle_ahead);
     begin_layer(x, layer, ids, n_tokens);
     rl_status status = n_tokens == 1 ? read_ahead(x, err) : RL_OK;
     while (!status && x->no_overlap && any_loading(x))
@@ -330,11 +331,12 @@ void rl_experts_end(rl_experts *x)
 
 /* ---- for the routed steps -------------------------------------------------------------------- */
 
-rl_status rl_experts_load(rl_experts *x, uint32_t layer, const uint32_t *ids, rl_error *err)
+rl_status rl_experts_load(rl_experts *x, uint32_t layer, const uint32_t *ids, bool ahead,
+                          rl_error *err)
 {
     RL_ASSERT(!x->n_held);
     begin_layer(x, layer, ids, 1);
-    rl_status status = RL_OK;
+    rl_status status = ahead && any_loading(x) ? read_ahead(x, err) : RL_OK;
     while (!status && any_loading(x))
         status = take_arrivals(x, true, err);
     if (status) {
@@ -348,6 +350,11 @@ rl_status rl_experts_load(rl_experts *x, uint32_t layer, const uint32_t *ids, rl
     x->n_held = x->n_wanted;
     x->n_wanted = 0;
     return RL_OK;
+}
+
+rl_status rl_experts_read_ahead(rl_experts *x, rl_error *err)
+{
+    return x->asked ? RL_OK : read_ahead(x, err);
 }
 
 void rl_experts_unload(rl_experts *x)

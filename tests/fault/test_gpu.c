@@ -61,8 +61,8 @@ static void check_nothing_left(const rl_gpu_fault *f, uint64_t n, int64_t blocks
                  rl_guard_struck(), (long long)(rl_fault_live() - blocks));
 }
 
-/* Stands against a test of four ways that all are the same one. */
-static void check_way(const rl_gpu_setup *setup, rl_decode_counts n)
+/* Stands against a test of four ways that all are the same one, and of guesses that nobody makes. */
+static void check_way(const rl_gpu_setup *setup, rl_decode_counts n, uint64_t read_ahead)
 {
     const char *way = setup->way;
     bool right = !strcmp(way, "0")         ? n.sync && !n.routed && !n.resumed && !n.gated
@@ -74,6 +74,9 @@ static void check_way(const rl_gpu_setup *setup, rl_decode_counts n)
                  (unsigned long long)n.routed, (unsigned long long)n.resumed,
                  (unsigned long long)n.restarted, (unsigned long long)n.gated,
                  (unsigned long long)n.sync);
+    bool guesses = setup->bounded && strcmp(way, "resume");
+    if ((read_ahead > 0) != guesses)
+        fail_msg("%s: %llu experts read ahead", way, (unsigned long long)read_ahead);
 }
 
 /* Every stride-th call of a life fails, in every manner. */
@@ -85,8 +88,10 @@ static void check_life(const rl_fake_gpu *gpu, const char *way, bool bounded, ui
     static rl_gpu_life want;
     plug_in(gpu);
     /* Twice: what libraries keep for ever is kept then. */
-    for (int i = 0; i < 2; i++)
-        check_way(&setup, rl_gpu_live(&want, &setup));
+    for (int i = 0; i < 2; i++) {
+        rl_decode_counts counts = rl_gpu_live(&want, &setup);
+        check_way(&setup, counts, want.read_ahead);
+    }
     int64_t blocks = rl_fault_live();
     uint64_t n_calls = rl_guard_calls(), played = 0;
     for (size_t i = 0; i < RL_GPU_FAULTS; i++)
@@ -200,6 +205,7 @@ static void gpu_creation_fails(void **state)
 LIFE(some_faults_sync, direct, "0", true, 13)
 LIFE(some_faults_resume, staged, "resume", true, 293)
 LIFE(some_faults_gated, direct, "gated", true, 13)
+LIFE(some_faults_gated_staged, staged, "gated", true, 97)
 LIFE(some_faults_one_queue, single, "restart", false, 13)
 #define EVERY(way, word)                                                                           \
     LIFE(every_fault_##way##_direct_long, direct, word, true, 1)                                   \
@@ -218,8 +224,8 @@ EVERY(gated, "gated")
 RL_TEST_MAIN(RL_TEST(gpu, creation_fails), RL_TEST(gpu, some_faults_of_the_host),
              RL_TEST(gpu, every_fault_of_the_host_long), RL_TEST(gpu, some_faults_sync),
              RL_TEST(gpu, some_faults_resume), RL_TEST(gpu, some_faults_gated),
-             RL_TEST(gpu, some_faults_one_queue), TESTS(sync), TESTS(restart), TESTS(resume),
-             TESTS(gated))
+             RL_TEST(gpu, some_faults_gated_staged), RL_TEST(gpu, some_faults_one_queue),
+             TESTS(sync), TESTS(restart), TESTS(resume), TESTS(gated))
 #else
 static void gpu_some_faults(void **state)
 {

@@ -3,13 +3,17 @@
  *
  * Below the engine, whatever carries the reads out: the fault is put between the system call and
  * those who believe it. With a pool of the least size, so that every token reads; and with a larger
- * one, so that experts are read ahead, and a fault may hit one that nobody needs yet. */
+ * one, so that experts are read ahead, and a fault may hit one that nobody needs yet: in the
+ * synchronous step and in gated tokens. */
 #include "support/golden.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "engine/decode.h"
+#include "support/fake_routed.h"
 
 enum { PROMPT = 5, TOKENS = 4, VOCAB = 512 };
 
@@ -132,10 +136,12 @@ static void open_setup(setup *s, const char *name, rl_io_mode io)
     assert_non_null(s->fault.other);
     for (size_t i = 0; i < bytes; i++)
         s->fault.other[i] = s->fault.file[i] ^ 0x55;
-    s->params = (rl_engine_params){ .ops = rl_backend_find("cpu"),
+    const bool gated = strstr(name, "gated") != NULL;
+    s->params = (rl_engine_params){ .ops = gated ? fake_routed_ops() : rl_backend_find("cpu"),
                                     .n_threads = 1,
                                     .cache_bytes = UINT64_MAX,
                                     .io = io,
+                                    .speculative = gated ? "gated" : NULL,
                                     .fault = on_read,
                                     .fault_context = &s->fault };
     if (!s->params.ops) rl_test_skip("no cpu backend in this build");
@@ -208,6 +214,13 @@ static void feed(setup *s, uint32_t step, uint64_t *failed)
     check_rest(s);
 }
 
+/* Behind the first play: every token but the prompt went the way that is meant. */
+static void check_tokens(const setup *s)
+{
+    rl_decode_counts n = rl_decoder_counts(s->engine->decoder);
+    assert_int_equal(s->params.speculative ? n.gated : n.sync, TOKENS - 1);
+}
+
 static void play(setup *s, bool compare, uint64_t *failed)
 {
     rl_error err = { "" };
@@ -233,6 +246,7 @@ static void check_faults(const char *name, rl_io_mode io, fault_kind kind)
     uint64_t failed = 0, n = 0;
     play(&s, false, &failed);
     assert_int_equal(failed, 0);
+    check_tokens(&s);
     for (bool fired = true; fired; n++) {
         arm(&s.fault, kind, n);
         play(&s, true, &failed);
@@ -267,6 +281,7 @@ static void check_settled(const char *name, fault_kind kind)
     uint64_t failed = 0;
     open_engine(&s);
     play(&s, false, &failed);
+    check_tokens(&s);
     uint64_t needed = 0, ahead = 0;
     for (int phase = RL_CACHE_PREFILL; phase <= RL_CACHE_DECODE; phase++) {
         rl_cache_figures f = rl_cache_get_figures(rl_experts_cache(s.engine->experts), phase);
@@ -324,6 +339,7 @@ FAULTS(buffered_replaced, RL_IO_BUFFERED, FAULT_REPLACED)
 FAULTS(ahead_error, RL_IO_AUTO, FAULT_ERROR)
 FAULTS(ahead_short, RL_IO_AUTO, FAULT_SHORT)
 FAULTS(ahead_replaced, RL_IO_AUTO, FAULT_REPLACED)
+FAULTS(gated_ahead_error, RL_IO_AUTO, FAULT_ERROR)
 
 #define SETTLED(name, kind)                                                                        \
     static void read_faults_##name(void **state)                                                   \
@@ -334,6 +350,8 @@ FAULTS(ahead_replaced, RL_IO_AUTO, FAULT_REPLACED)
 SETTLED(ahead_settled_error, FAULT_ERROR)
 SETTLED(ahead_settled_short, FAULT_SHORT)
 SETTLED(ahead_settled_replaced, FAULT_REPLACED)
+SETTLED(gated_ahead_settled_error, FAULT_ERROR)
+SETTLED(gated_ahead_settled_replaced, FAULT_REPLACED)
 
 RL_TEST_MAIN(RL_TEST(read_faults, direct_error), RL_TEST(read_faults, direct_short),
              RL_TEST(read_faults, direct_end), RL_TEST(read_faults, direct_replaced),
@@ -342,4 +360,6 @@ RL_TEST_MAIN(RL_TEST(read_faults, direct_error), RL_TEST(read_faults, direct_sho
              RL_TEST(read_faults, ahead_error), RL_TEST(read_faults, ahead_short),
              RL_TEST(read_faults, ahead_replaced), RL_TEST(read_faults, ahead_settled_error),
              RL_TEST(read_faults, ahead_settled_short),
-             RL_TEST(read_faults, ahead_settled_replaced))
+             RL_TEST(read_faults, ahead_settled_replaced), RL_TEST(read_faults, gated_ahead_error),
+             RL_TEST(read_faults, gated_ahead_settled_error),
+             RL_TEST(read_faults, gated_ahead_settled_replaced))

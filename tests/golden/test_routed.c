@@ -21,6 +21,7 @@ static golden_setup setup_for(const char *way)
     return (golden_setup){ .model = rl_test_fixture("models/tiny-s-Q8_0.gguf"),
                            .backend = "fake-routed",
                            .ops = fake_routed_ops(),
+                           .no_prefetch = true,
                            .speculative = way };
 }
 
@@ -64,7 +65,37 @@ static void decode_all(run *r)
         decode_one(r, i);
 }
 
-/* Evicts everything it can, one after the other: the order of leaving is the LRU order. */
+/* Asks for what is absent until nothing is left to be thrown out: who leaves, and in which order. */
+static void assert_same_order(rl_cache *a, rl_cache *b)
+{
+    enum { MOST = 256 };
+    rl_expert_key absent[MOST];
+    rl_slot taken[MOST];
+    uint32_t n_absent = 0, n = 0;
+    for (uint32_t layer = 0; layer < rl_cache_n_layer(a); layer++)
+        for (uint32_t e = 0; e < rl_cache_n_expert(a); e++) {
+            rl_expert_key key = { layer, e };
+            bool there = !rl_slot_is_none(rl_cache_find(a, key));
+            assert_int_equal(there, !rl_slot_is_none(rl_cache_find(b, key)));
+            if (!there) absent[n_absent++] = key;
+            assert_true(n_absent < MOST);
+        }
+    while (n < n_absent) {
+        rl_reservation ra, rb;
+        rl_reserve outcome = rl_cache_reserve(a, absent[n], &ra);
+        assert_int_equal(rl_cache_reserve(b, absent[n], &rb), outcome);
+        if (outcome != RL_RESERVE_MISS) break;
+        assert_memory_equal(&ra.evicted_key, &rb.evicted_key, sizeof ra.evicted_key);
+        assert_memory_equal(&ra.slot, &rb.slot, sizeof ra.slot);
+        taken[n++] = ra.slot;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        rl_cache_abort(a, taken[i]);
+        rl_cache_abort(b, taken[i]);
+    }
+}
+
+/* What was counted, what is there, and in which order it would leave. */
 static void assert_same_cache(run *a, run *b)
 {
     rl_cache *ca = rl_experts_cache(a->engine->experts), *cb = rl_experts_cache(b->engine->experts);
@@ -72,19 +103,20 @@ static void assert_same_cache(run *a, run *b)
     rl_cache_figures fb = rl_cache_get_figures(cb, RL_CACHE_DECODE);
     assert_int_equal(fa.hits, fb.hits);
     assert_int_equal(fa.misses, fb.misses);
+    assert_int_equal(fa.waits, fb.waits);
+    assert_int_equal(fa.evictions, fb.evictions);
+    assert_int_equal(fa.prefetches, fb.prefetches);
+    assert_int_equal(fa.prefetch_used, fb.prefetch_used);
+    assert_int_equal(fa.prefetch_wasted, fb.prefetch_wasted);
     rl_cache_check(ca);
     rl_cache_check(cb);
-    for (uint32_t layer = 0; layer < rl_cache_n_layer(ca); layer++)
-        for (uint32_t e = 0; e < rl_cache_n_expert(ca); e++) {
-            rl_expert_key key = { layer, e };
-            assert_int_equal(rl_slot_is_none(rl_cache_find(ca, key)),
-                             rl_slot_is_none(rl_cache_find(cb, key)));
-        }
+    assert_same_order(ca, cb);
 }
 
-/* Stands against: a way that computes something else, or leaves another LRU order behind (which
- * would show in the next tokens' hits and misses). */
-static void check_way(const char *way)
+/* Stands against: a way that computes something else, or leaves another LRU order behind. With
+ * `ahead`, both read ahead, and what they read has arrived when its layer begins, so that both must
+ * count the same. */
+static void check_way(const char *way, bool ahead)
 {
     static run sync, other;
     golden_setup setup = setup_for("0");
@@ -92,10 +124,12 @@ static void check_way(const char *way)
     uint64_t minimum = rl_experts_plan(sync.engine->experts)->minimum_bytes;
     uint64_t full = rl_experts_plan(sync.engine->experts)->full_bytes;
     close_run(&sync);
-    const uint64_t sizes[] = { minimum, 2 * minimum, full / 2, full };
+    const uint64_t sizes[] = { minimum, 2 * minimum, 4 * minimum, full / 2, full };
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         setup = setup_for("0");
         setup.cache_bytes = sizes[i];
+        setup.no_prefetch = !ahead;
+        setup.settle_ahead = ahead;
         open_run(&sync, &setup);
         decode_all(&sync);
         setup.speculative = way;
@@ -105,29 +139,111 @@ static void check_way(const char *way)
         assert_memory_equal(sync.logits, other.logits, sizeof sync.logits);
         if (strcmp(way, "restart")) assert_same_cache(&sync, &other);
         rl_decode_counts c = rl_decoder_counts(other.engine->decoder);
+        uint64_t n_ahead =
+            rl_cache_get_figures(rl_experts_cache(other.engine->experts), RL_CACHE_DECODE)
+                .prefetches;
+        /* The least pools have no room for it, the full one no need. */
+        assert_int_equal(n_ahead > 0, ahead && (i == 2 || i == 3));
         printf(
             "%s, %llu bytes: routed %llu, resumed %llu (%llu loads), restarted %llu, gated %llu, "
-            "sync %llu\n",
+            "sync %llu; %llu read ahead\n",
             way, (unsigned long long)sizes[i], (unsigned long long)c.routed,
             (unsigned long long)c.resumed, (unsigned long long)c.resumes,
             (unsigned long long)c.restarted, (unsigned long long)c.gated,
-            (unsigned long long)c.sync);
+            (unsigned long long)c.sync, (unsigned long long)n_ahead);
         assert_int_equal(c.routed + c.resumed + c.gated + c.sync, TOKENS);
         close_run(&sync);
         close_run(&other);
     }
 }
 
-#define WAY(name, text)                                                                            \
+#define WAY(name, text, ahead)                                                                     \
     static void routed_##name(void **state)                                                        \
     {                                                                                              \
         (void)state;                                                                               \
-        check_way(text);                                                                           \
+        check_way(text, ahead);                                                                    \
     }
-WAY(restart, "restart")
-WAY(resume, "resume")
-WAY(gated, "gated")
-WAY(auto, "auto")
+WAY(restart, "restart", false)
+WAY(resume, "resume", false)
+WAY(gated, "gated", false)
+WAY(gated_ahead, "gated", true)
+WAY(auto, "auto", false)
+
+/* What the test below has seen of the token under way. */
+static struct {
+    rl_cache *cache;
+    uint64_t n_absent; /* asked for and not there, up to the last gate that was opened */
+    uint32_t n_open;   /* gates opened so far ... */
+    bool read;         /* ... and whether something had to be read for the last one */
+    uint32_t behind_reads, behind_gate; /* guesses asked for */
+} seen;
+
+static uint64_t count_absent(void)
+{
+    const rl_cache_figures f = rl_cache_get_figures(seen.cache, RL_CACHE_DECODE);
+    return f.misses + f.waits;
+}
+
+static rl_status see_gate(rl_backend *be, uint32_t layer, rl_error *err)
+{
+    seen.read = count_absent() > seen.n_absent;
+    seen.n_absent = count_absent();
+    seen.n_open = layer + 1;
+    return fake_routed_ops()->routed->open_gate(be, layer, err);
+}
+
+static rl_status see_guess(rl_backend *be, uint32_t layer, uint32_t *ids, rl_error *err)
+{
+    bool open = seen.n_open == layer;
+    if (open)
+        assert_false(seen.read);
+    else
+        assert_true(count_absent() > seen.n_absent);
+    seen.behind_gate += open;
+    seen.behind_reads += !open;
+    return fake_routed_ops()->route_ahead(be, layer, ids, err);
+}
+
+static rl_backend_ops seeing;
+
+static rl_status open_seeing(rl_backend **out, const rl_backend_params *params, rl_error *err)
+{
+    rl_status status = fake_routed_ops()->open(out, params, err);
+    if (!status) (*out)->ops = &seeing;
+    return status;
+}
+
+/* A device that has all it needs is not kept waiting for the reading of guesses; where something is
+ * being read, they are queued behind it.
+ * Stands against: a host that is busy while it could have opened a gate. */
+static void routed_gate_opens_before_guesses(void **state)
+{
+    (void)state;
+    static run r;
+    golden_setup setup = setup_for("gated");
+    rl_routed_ops routed = *setup.ops->routed;
+    routed.open_gate = see_gate;
+    seeing = *setup.ops;
+    seeing.open = open_seeing;
+    seeing.routed = &routed;
+    seeing.route_ahead = see_guess;
+    setup.ops = &seeing;
+    open_run(&r, &setup);
+    setup.cache_bytes = rl_experts_plan(r.engine->experts)->full_bytes / 2;
+    close_run(&r);
+    setup.no_prefetch = false;
+    open_run(&r, &setup);
+    memset(&seen, 0, sizeof seen);
+    seen.cache = rl_experts_cache(r.engine->experts);
+    for (uint32_t i = 0; i < TOKENS; i++) {
+        seen.n_open = 0;
+        decode_one(&r, i);
+    }
+    printf("guesses asked for: %u behind reads, %u behind an open gate\n", seen.behind_reads,
+           seen.behind_gate);
+    assert_true(seen.behind_reads && seen.behind_gate);
+    close_run(&r);
+}
 
 /* What the router of the token at `i` chose, from an undisturbed run. */
 static void record_choices(uint32_t choices[TOKENS][4][4])
@@ -175,25 +291,26 @@ static void routed_misses_at_every_layer(void **state)
 }
 
 /* A load that fails in mid-token: the token has never been, and a retry gives the right one. */
-static void check_failed_load(const char *way)
+static void check_failed_load(const char *way, bool ahead)
 {
     static run clean, r;
     rl_error err = { "" };
     golden_setup setup = setup_for("0");
     open_run(&clean, &setup);
     decode_all(&clean);
-    uint64_t pool = rl_experts_plan(clean.engine->experts)->minimum_bytes * 2;
+    uint64_t pool = rl_experts_plan(clean.engine->experts)->minimum_bytes * (ahead ? 4 : 2);
     close_run(&clean);
 
     size_t bytes;
     char *file = rl_test_read(setup.model, &bytes);
-    const char *copy = rl_test_scratch("routed-%s.gguf", way);
+    const char *copy = rl_test_scratch("routed-%s%s.gguf", way, ahead ? "-ahead" : "");
     FILE *out = fopen(copy, "wb");
     assert_int_equal(fwrite(file, 1, bytes, out), bytes);
     fclose(out);
     setup.model = copy;
     setup.speculative = way;
     setup.cache_bytes = pool;
+    setup.no_prefetch = !ahead;
     open_run(&r, &setup);
     uint32_t failures = 0;
     for (uint32_t i = 0; i < TOKENS; i++) {
@@ -218,7 +335,7 @@ static void check_failed_load(const char *way)
             memcpy(r.logits[i], rl_session_logits(r.session), sizeof r.logits[i]);
         }
     }
-    printf("%s: %u of %u tokens failed once\n", way, failures, TOKENS);
+    printf("%s%s: %u of %u tokens failed once\n", way, ahead ? " ahead" : "", failures, TOKENS);
     assert_true(failures > TOKENS / 4);
     assert_memory_equal(clean.tokens, r.tokens, sizeof clean.tokens);
     assert_memory_equal(clean.logits, r.logits, sizeof clean.logits);
@@ -226,16 +343,18 @@ static void check_failed_load(const char *way)
     free(file);
 }
 
-#define FAILED_LOAD(name, text)                                                                    \
+#define FAILED_LOAD(name, text, ahead)                                                             \
     static void routed_failed_load_##name(void **state)                                            \
     {                                                                                              \
         (void)state;                                                                               \
-        check_failed_load(text);                                                                   \
+        check_failed_load(text, ahead);                                                            \
     }
-FAILED_LOAD(sync, "0")
-FAILED_LOAD(restart, "restart")
-FAILED_LOAD(resume, "resume")
-FAILED_LOAD(gated, "gated")
+FAILED_LOAD(sync, "0", false)
+FAILED_LOAD(sync_ahead, "0", true)
+FAILED_LOAD(restart, "restart", false)
+FAILED_LOAD(resume, "resume", false)
+FAILED_LOAD(gated, "gated", false)
+FAILED_LOAD(gated_ahead, "gated", true)
 
 /* Everything resident: one submission and one wait per token. */
 static void routed_one_submission_per_token(void **state)
@@ -326,7 +445,9 @@ static void routed_logits_left(void **state)
 }
 
 RL_TEST_MAIN(RL_TEST(routed, logits_left), RL_TEST(routed, restart), RL_TEST(routed, resume),
-             RL_TEST(routed, gated), RL_TEST(routed, auto), RL_TEST(routed, misses_at_every_layer),
-             RL_TEST(routed, failed_load_sync), RL_TEST(routed, failed_load_restart),
-             RL_TEST(routed, failed_load_resume), RL_TEST(routed, failed_load_gated),
-             RL_TEST(routed, one_submission_per_token))
+             RL_TEST(routed, gated), RL_TEST(routed, gated_ahead),
+             RL_TEST(routed, gate_opens_before_guesses), RL_TEST(routed, auto),
+             RL_TEST(routed, misses_at_every_layer), RL_TEST(routed, failed_load_sync),
+             RL_TEST(routed, failed_load_restart), RL_TEST(routed, failed_load_resume),
+             RL_TEST(routed, failed_load_gated), RL_TEST(routed, failed_load_sync_ahead),
+             RL_TEST(routed, failed_load_gated_ahead), RL_TEST(routed, one_submission_per_token))

@@ -5,6 +5,7 @@
 #include "golden/models.h"
 
 #ifdef RL_HAVE_VULKAN
+#include "engine/decode.h"
 #include "support/vulkan.h"
 
 /* Whole sequences, then in pieces of seven (batches, cut anywhere) with an f16 cache, then token by
@@ -137,7 +138,87 @@ static void drained(void)
     rl_session_destroy(whole);
     rl_engine_close(e);
 }
+
+enum { GATED_TOKENS = 24 };
+
+typedef struct gated_run {
+    uint32_t tokens[GATED_TOKENS];
+    float logits[GATED_TOKENS][512];
+    rl_cache_figures figures;
+    uint64_t passes; /* over dense matrices, per token */
+} gated_run;
+
+/* Greedy tokens in a pool for half of the experts; what is read ahead has come when its layer begins. */
+static void run_in_half(gated_run *r, const char *way, bool no_prefetch)
+{
+    golden_setup setup = { .model = rl_test_fixture("models/tiny-s-Q8_0.gguf"),
+                           .backend = "vulkan",
+                           .speculative = way,
+                           .no_prefetch = no_prefetch,
+                           .settle_ahead = true };
+    rl_engine *e;
+    rl_session *session;
+    rl_error err = { "" };
+    golden_open(&setup, 64, &e, &session);
+    const bool gates = e->ops->routed->submit_gated != NULL;
+    setup.cache_bytes = rl_experts_plan(e->experts)->full_bytes / 2;
+    rl_session_destroy(session);
+    rl_engine_close(e);
+    if (!gates) rl_test_skip("the device has no gated step");
+    golden_open(&setup, 64, &e, &session);
+    rl_backend_counters before, after;
+    uint32_t token = 3;
+    assert_ok(rl_session_feed(session, &token, 1, &err));
+    e->ops->get_counters(e->be, &before);
+    for (uint32_t i = 0; i < GATED_TOKENS; i++) {
+        const float *logits = rl_session_logits(session);
+        token = 0;
+        for (uint32_t v = 1; v < 512; v++)
+            if (logits[v] > logits[token]) token = v;
+        r->tokens[i] = token;
+        assert_ok(rl_session_feed(session, &token, 1, &err));
+        memcpy(r->logits[i], rl_session_logits(session), sizeof r->logits[i]);
+        assert_true(rl_experts_consistent(e->experts));
+    }
+    e->ops->get_counters(e->be, &after);
+    r->passes = (after.dense_passes - before.dense_passes) / GATED_TOKENS;
+    r->figures = rl_cache_get_figures(rl_experts_cache(e->experts), RL_CACHE_DECODE);
+    const rl_decode_counts n = rl_decoder_counts(e->decoder);
+    assert_int_equal(strcmp(way, "gated") ? n.sync : n.gated, GATED_TOKENS + 1);
+    rl_session_destroy(session);
+    rl_engine_close(e);
+}
+
+/* Stands against: guesses of a gated token that nobody reads, that are of another layer or token, or
+ * that cost kernels when nobody wants them. */
+static void gated_ahead(void)
+{
+    static gated_run sync, gated, plain;
+    rl_vk_device_close(rl_test_vulkan_open());
+    run_in_half(&gated, "gated", false);
+    run_in_half(&plain, "gated", true);
+    run_in_half(&sync, "0", false);
+    const rl_cache_figures *s = &sync.figures, *g = &gated.figures;
+    printf(
+        "gated: %llu hits, %llu misses, %llu read ahead, %llu of them used; without guesses %llu "
+        "misses\n",
+        (unsigned long long)g->hits, (unsigned long long)g->misses,
+        (unsigned long long)g->prefetches, (unsigned long long)g->prefetch_used,
+        (unsigned long long)plain.figures.misses);
+    assert_memory_equal(gated.tokens, sync.tokens, sizeof sync.tokens);
+    assert_memory_equal(gated.logits, sync.logits, sizeof sync.logits);
+    assert_memory_equal(plain.logits, sync.logits, sizeof sync.logits);
+    assert_memory_equal(g, s, sizeof *s);
+    assert_true(g->prefetches > 50 && 2 * g->prefetch_used > g->prefetches);
+    assert_true(g->misses < plain.figures.misses);
+    assert_int_equal(plain.figures.prefetches, 0);
+    assert_int_equal(gated.passes - plain.passes, 3); /* routers of layers 1 to 3 */
+}
 #else
+static void gated_ahead(void)
+{
+    rl_test_skip("built without the Vulkan backend");
+}
 static void drained(void)
 {
     rl_test_skip("built without the Vulkan backend");
@@ -198,7 +279,14 @@ static void vulkan_token_leaves_its_segments(void **state)
     drained();
 }
 
+static void vulkan_gated_token_reads_ahead(void **state)
+{
+    (void)state;
+    gated_ahead();
+}
+
 #define X(name, file, plain, kl) RL_TEST(vulkan, trace_##name), RL_TEST(vulkan, name##_long),
 RL_TEST_MAIN(RL_TEST(vulkan, one_submission_per_token),
              RL_TEST(vulkan, one_submission_per_sampled_token),
-             RL_TEST(vulkan, token_leaves_its_segments), MODEL_LIST(X) RL_TEST(vulkan, tiny_s_q8_0))
+             RL_TEST(vulkan, token_leaves_its_segments), RL_TEST(vulkan, gated_token_reads_ahead),
+             MODEL_LIST(X) RL_TEST(vulkan, tiny_s_q8_0))

@@ -14,6 +14,8 @@ static struct {
     rl_batch batch;
     uint32_t token;
     uint32_t choices[MAX_LAYERS][RL_MAX_EXPERTS_USED];
+    uint32_t guesses[MAX_LAYERS][RL_MAX_EXPERTS_USED];
+    bool guessed[MAX_LAYERS];
     uint32_t next; /* the layer whose experts run next; its choice is published */
     bool halted;
     float *logits;
@@ -34,6 +36,41 @@ static rl_status fake_begin(rl_backend *be, const rl_batch *batch, rl_error *err
     return rl_backend_oracle.begin(be, batch, err);
 }
 
+/* The guess stands from the choice on, whatever x becomes behind an open gate. */
+static void guess(oracle *o, uint32_t layer)
+{
+    const rl_shape *s = &o->net->shape;
+    const rl_layer *l = &o->net->layers[layer];
+    double h[1024], logits[1024];
+    float rounded[1024], weights[RL_MAX_EXPERTS_USED];
+    RL_ASSERT(s->n_embd <= 1024 && s->n_expert <= 1024);
+    oracle_rms_norm(o->x, &l->moe_norm, s->rms_eps, 1, h);
+    oracle_matmul(o, &l->router, h, 1, logits);
+    for (uint32_t i = 0; i < s->n_expert; i++)
+        rounded[i] = (float)logits[i];
+    rl_router_topk(rounded, s->n_expert, s->n_expert_used, now.guesses[layer], weights);
+    now.guessed[layer] = true;
+}
+
+static rl_status fake_route(rl_backend *be, uint32_t layer, const uint32_t *forced, uint32_t *ids,
+                            rl_error *err)
+{
+    oracle *o = (oracle *)be;
+    uint32_t next = layer + 1;
+    if (!layer) memset(now.guessed, 0, sizeof now.guessed);
+    if (o->batch.n == 1 && next < o->net->shape.n_layer && o->net->layers[next].guessed)
+        guess(o, next);
+    return rl_backend_oracle.route(be, layer, forced, ids, err);
+}
+
+static rl_status fake_route_ahead(rl_backend *be, uint32_t layer, uint32_t *ids, rl_error *err)
+{
+    (void)err;
+    RL_ASSERT(now.guessed[layer]);
+    memcpy(ids, now.guesses[layer], ((oracle *)be)->net->shape.n_expert_used * sizeof *ids);
+    return RL_OK;
+}
+
 static rl_status to_route(rl_backend *be, uint32_t layer, rl_error *err)
 {
     const rl_backend_ops *o = &rl_backend_oracle;
@@ -42,7 +79,7 @@ static rl_status to_route(rl_backend *be, uint32_t layer, rl_error *err)
     if (!status) status = recurrent ? o->delta_step(be, layer, err) : o->attn_step(be, layer, err);
     if (!status) status = o->mix_out(be, layer, err);
     if (!status) status = o->moe_in(be, layer, err);
-    if (!status) status = o->route(be, layer, NULL, now.choices[layer], err);
+    if (!status) status = fake_route(be, layer, NULL, now.choices[layer], err);
     now.next = layer;
     return status;
 }
@@ -200,6 +237,8 @@ const rl_backend_ops *fake_routed_ops(void)
     ops.open = fake_open;
     ops.begin = fake_begin;
     ops.head = fake_head;
+    ops.route = fake_route;
+    ops.route_ahead = fake_route_ahead;
     ops.routed = &routed;
     return &ops;
 }

@@ -12,7 +12,9 @@ void golden_open(const golden_setup *setup, uint32_t n_ctx, rl_engine **engine,
                                 .isa = setup->isa,
                                 .n_threads = setup->n_threads ? setup->n_threads : 2,
                                 .n_batch = setup->n_batch,
-                                .cache_bytes = setup->cache_bytes };
+                                .cache_bytes = setup->cache_bytes,
+                                .no_prefetch = setup->no_prefetch,
+                                .settle_ahead = setup->settle_ahead };
     assert_ok(rl_engine_open(engine, setup->model, &params, &err));
     rl_session_params session_params = { .n_ctx = n_ctx,
                                          .key_f32 = !setup->kv_f16,

@@ -18,6 +18,7 @@ typedef struct golden_setup {
     uint32_t n_threads, n_batch; /* 0: 2 and the default */
     uint64_t cache_bytes;        /* 0: everything resident */
     bool kv_f16;                 /* default f32 */
+    bool no_prefetch, settle_ahead;
 } golden_setup;
 
 /* Opens the model and one session with room for `n_ctx` tokens, or fails the test. */

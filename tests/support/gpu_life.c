@@ -216,6 +216,8 @@ rl_decode_counts rl_gpu_live(rl_gpu_life *l, const rl_gpu_setup *setup)
         rl_gpu_check(l);
     }
     rl_decode_counts counts = rl_decoder_counts(l->engine->decoder);
+    l->read_ahead =
+        rl_cache_get_figures(rl_experts_cache(l->engine->experts), RL_CACHE_DECODE).prefetches;
     rl_gpu_end(l);
     rl_guard_disarm();
     rl_gpu_check_nothing_left(&none, 0);

@@ -26,7 +26,8 @@ typedef struct rl_gpu_life {
     uint32_t step; /* the next */
     uint32_t n_tokens, tokens[64];
     rl_stage_times times;
-    float logits[512]; /* at the end */
+    float logits[512];   /* at the end */
+    uint64_t read_ahead; /* experts, in a life that rl_gpu_live() has led */
 } rl_gpu_life;
 
 void rl_gpu_begin(rl_gpu_life *life, const rl_gpu_setup *setup);

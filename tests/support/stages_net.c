@@ -111,6 +111,7 @@ rl_test_net *rl_test_net_create(const rl_test_net_params *p)
     for (uint32_t i = 0; i < s->n_layer; i++) {
         rl_layer *l = &n->layers[i];
         l->recurrent = p->recurrent[i] == 'G';
+        l->guessed = i > 0;
         add_weight(n, &l->mix_norm, F32, 1, h, 0.3f, 1);
         add_weight(n, &l->moe_norm, F32, 1, h, 0.3f, 1);
         if (l->recurrent) {

@@ -220,18 +220,15 @@ static rl_status vk_pool_create(rl_backend *be, uint32_t n_classes, const uint64
                                 const uint32_t *count, rl_error *err)
 {
     rl_vk_backend *vk = rl_vk_of(be);
-    uint64_t total = RL_VK_PADDING + 4096, n_slots = 0;
+    uint64_t total = RL_VK_PADDING + 4096;
     RL_ASSERT(!vk->slots && vk->net);
     vk->slots = calloc(n_classes, sizeof *vk->slots);
     vk->slot_counts = calloc(n_classes, sizeof *vk->slot_counts);
     if (!vk->slots || !vk->slot_counts)
         return rl_fail(err, RL_NOMEM, "no memory to manage the expert pool");
     vk->n_classes = n_classes;
-    for (uint32_t c = 0; c < n_classes; c++) {
+    for (uint32_t c = 0; c < n_classes; c++)
         total += rl_align_up(bytes[c], 256) * count[c];
-        n_slots += count[c];
-    }
-    vk->look_ahead = n_slots < (uint64_t)vk->net->shape.n_layer * vk->net->shape.n_expert;
     uint64_t slab = total < POOL_SLAB_BYTES ? total : POOL_SLAB_BYTES;
     rl_status status = rl_vk_arena_create(&vk->pool_arena, vk->device, RL_VK_PLACE_DEVICE, slab,
                                           "the expert pool", err);

@@ -121,7 +121,6 @@ typedef struct rl_vk_backend {
     uint64_t uploads_seen; /* value of the uploader's clock that submissions have waited for */
     uint32_t spin_us;
     uint32_t decode_splits;
-    bool look_ahead;          /* segments guess the next layer's experts: the pool is bounded */
     VkCommandBuffer *handles; /* [n_layer + 2], scratch */
     rl_vk_batch *batches;     /* [n_layer + 2], scratch */
     uint32_t head_first, head_rows;
@@ -130,7 +129,8 @@ typedef struct rl_vk_backend {
     /* the batch under way */
     rl_batch batch;
     rl_vk_block *now;     /* its parameters */
-    bool by_segments;     /* one token: stages do nothing, route and head submit segments */
+    bool by_segments;     /* one token by what its state has recorded; in stage mode: stages do
+                             nothing, route and head submit segments */
     bool dirty;           /* cmd holds work that is not submitted */
     bool gated, resumed;  /* the token under way */
     uint64_t first_value; /* gated: stream clock before segment 0 */
@@ -175,7 +175,7 @@ typedef struct rl_vk_recording {
     uint32_t n;
     uint64_t choices;   /* where routers publish, [n_layer][K]: segments only */
     uint32_t despite;   /* a halt of this value does not stop dense products  */
-    bool guesses;       /* the next layer's experts are guessed: parts of a bounded pool */
+    bool guesses;       /* the next layer's experts are guessed where somebody will ask */
     rl_vk_marks *marks; /* NULL: no times are wanted                          */
 } rl_vk_recording;
 

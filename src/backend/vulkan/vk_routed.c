@@ -105,7 +105,7 @@ static rl_status record_mixer(const rl_vk_recording *r, uint32_t layer, rl_error
 static rl_status record_router(const rl_vk_recording *r, uint32_t layer, rl_error *err)
 {
     const rl_shape *s = &r->vk->net->shape;
-    bool ahead = r->guesses && layer + 1 < s->n_layer;
+    bool ahead = r->guesses && layer + 1 < s->n_layer && r->vk->net->layers[layer + 1].guessed;
     rl_vk_recording beside = *r;
     beside.despite = layer + 1;
     TRY(rl_vk_record_moe_in(r, layer, err));
@@ -201,8 +201,7 @@ rl_status rl_vk_segments_record(rl_vk_backend *vk, rl_state *state, rl_error *er
     if (!state->segments) return rl_fail(err, RL_NOMEM, "no memory for a token's command buffers");
     rl_vk_recording r = { .vk = vk, .state = state, .block = &state->block, .n = 1 };
     r.choices = vk->out.choices.address;
-    r.guesses =
-        vk->look_ahead; /* only the synchronous way asks for them, and it goes part by part */
+    r.guesses = true; /* the synchronous and the gated way ask for them, and go part by part */
     if (!state->recorded) {
         for (uint32_t i = 0; i < n; i++)
             TRY(record_into(&state->segments[i], "segment", r, i, record_part, err));
@@ -249,6 +248,7 @@ static rl_status begin_token(rl_vk_backend *vk, const rl_batch *batch, bool chec
     RL_ASSERT(batch->n == 1 && !vk->dirty);
     vk->batch = *batch;
     vk->now = &batch->state->block;
+    vk->by_segments = true;
     vk->counters.tokens++;
     vk->counters.dense_passes += batch->state->token_passes;
     vk->counters.stages += 1;

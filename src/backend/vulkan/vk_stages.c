@@ -160,8 +160,8 @@ rl_status rl_vk_route_ahead(rl_backend *be, uint32_t layer, uint32_t *ids, rl_er
     rl_vk_backend *vk = rl_vk_of(be);
     uint32_t k = vk->net->shape.n_expert_used;
     rl_vk_recording r = { .vk = vk, .state = vk->batch.state, .block = vk->now, .n = vk->batch.n };
-    RL_ASSERT(r.n == 1);
-    if (!vk->by_segments) {
+    RL_ASSERT(r.n == 1 && (!vk->by_segments || vk->net->layers[layer].guessed));
+    if (!vk->by_segments) { /* otherwise the segment of the layer before has published it */
         TRY(rl_vk_stage_cmd(vk, &r.cmd, err));
         TRY(rl_vk_record_ahead_in(&r, layer, err));
         rl_vk_cmd_barrier(r.cmd);
