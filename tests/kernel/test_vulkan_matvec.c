@@ -84,10 +84,15 @@ static void check_shape(uint32_t type, uint32_t rows, uint32_t cols, uint32_t in
     free(xd);
 }
 
-static void sweep(uint32_t type)
+static void sweep(uint32_t type, bool bytes)
 {
     const rl_quant_info *info = rl_quant_find(type);
     assert_non_null(info);
+    rl_vk_ops *ops = &rl_test_gpu_begin()->ops;
+    const rl_vk_device_info *device = &ops->device->info;
+    if (bytes && (!device->byte_products || device->subgroup_min < 8))
+        rl_test_skip("no dot products of bytes in subgroups of %u", device->subgroup_min);
+    ops->byte_weights = bytes;
     uint32_t unit = info->block > 32 ? info->block : 32;
     check_shape(type, 131, 512, RL_INPUT_PLAIN, false, false); /* every code of the type */
     check_shape(type, 5, 3 * unit, RL_INPUT_NORM, true, false);
@@ -99,15 +104,26 @@ static void sweep(uint32_t type)
 
 #define RL_SHADER(OP, file, push)
 #define RL_SHADER_PER_TYPE(OP, file, push)
+#define RL_SHADER_PER_BYTE_TYPE(OP, file, push)
+#define RL_SHADER_BYTE_TYPE(NAME, name, id)
 #define RL_SHADER_TYPE(NAME, name, id)                                                             \
     static void vulkan_matvec_##name(void **state)                                                 \
     {                                                                                              \
         (void)state;                                                                               \
-        sweep(id);                                                                                 \
+        sweep(id, false);                                                                          \
+    }
+#undef RL_SHADER_BYTE_TYPE
+#define RL_SHADER_BYTE_TYPE(NAME, name, id)                                                        \
+    static void vulkan_matvec_bytes_##name(void **state)                                           \
+    {                                                                                              \
+        (void)state;                                                                               \
+        sweep(id, true);                                                                           \
     }
 #include "backend/vulkan/shaders.list"
 #undef RL_SHADER_TYPE
-#define RL_SHADER_TYPE(NAME, name, id) RL_TEST(vulkan, matvec_##name),
+#undef RL_SHADER_BYTE_TYPE
+#define RL_SHADER_TYPE(NAME, name, id)      RL_TEST(vulkan, matvec_##name),
+#define RL_SHADER_BYTE_TYPE(NAME, name, id) RL_TEST(vulkan, matvec_bytes_##name),
 
 int main(int argc, char **argv)
 {

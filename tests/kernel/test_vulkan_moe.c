@@ -224,6 +224,7 @@ static void check_experts(uint32_t up_type, uint32_t down_type, uint32_t h, uint
         .matrix = RL_MATRIX_ROUTED,
         .n_ranks = k,
         .n_tokens = 1,
+        .floats = true,
         .push = { .w = down_at,
                   .x = g_act.address,
                   .y = g_d.address,

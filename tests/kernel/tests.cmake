@@ -9,7 +9,7 @@ endforeach()
 get_property(RL_SPIRV_FILES GLOBAL PROPERTY RL_SPIRV_FILES)
 if(RL_SPIRV_FILES)
   foreach(bits 128 512)
-    foreach(name matvec_f32 matvec_q4_k matvec_iq1_m)
+    foreach(name matvec_f32 matvec_q4_k matvec_iq1_m matvec_bytes_q4_k)
       set(test kernel.vulkan_lanes.${name}_width_${bits})
       add_test(NAME ${test} COMMAND kernel_test_vulkan_matvec vulkan.${name})
       set_tests_properties(${test} PROPERTIES LABELS kernel TIMEOUT 600 SKIP_RETURN_CODE 77

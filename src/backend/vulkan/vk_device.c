@@ -296,10 +296,15 @@ static void judge_limits(candidate *c, const VkPhysicalDeviceProperties *propert
                info->subgroup_min, info->subgroup_max);
 }
 
-static void judge_features(candidate *c, const rl_vk_api *api)
+/* bytes: whether it has the extension for dot products of bytes. */
+static void judge_features(candidate *c, const rl_vk_api *api, bool bytes)
 {
+    VkPhysicalDeviceShaderIntegerDotProductFeatures dots = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES,
+    };
     VkPhysicalDeviceVulkan12Features v12 = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+        .pNext = bytes ? &dots : NULL,
     };
     VkPhysicalDeviceFeatures2 features = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
@@ -310,6 +315,7 @@ static void judge_features(candidate *c, const rl_vk_api *api)
     if (!v12.timelineSemaphore) refuse(&c->info, "it lacks timeline semaphores");
     if (!features.features.shaderInt64) refuse(&c->info, "its shaders lack 64-bit integers");
     c->info.float16 = v12.shaderFloat16;
+    c->info.byte_products = dots.shaderIntegerDotProduct != VK_FALSE;
 }
 
 static rl_status judge(candidate *c, const rl_vk_api *api, rl_error *err)
@@ -349,6 +355,7 @@ static rl_status judge(candidate *c, const rl_vk_api *api, rl_error *err)
     }
     info->memory_budget = has_extension(have, n_have, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
     info->matrix_units = has_extension(have, n_have, "VK_KHR_cooperative_matrix");
+    bool bytes = has_extension(have, n_have, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME);
     c->portability_subset = has_extension(have, n_have, "VK_KHR_portability_subset");
     c->size_control = has_extension(have, n_have, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
     free(have);
@@ -356,9 +363,13 @@ static rl_status judge(candidate *c, const rl_vk_api *api, rl_error *err)
     VkPhysicalDeviceSubgroupSizeControlPropertiesEXT sizes = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES_EXT,
     };
+    VkPhysicalDeviceShaderIntegerDotProductProperties dots = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES,
+        .pNext = c->size_control ? &sizes : NULL,
+    };
     VkPhysicalDeviceMaintenance3Properties allocation = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES,
-        .pNext = c->size_control ? &sizes : NULL,
+        .pNext = bytes ? &dots : dots.pNext,
     };
     VkPhysicalDeviceSubgroupProperties subgroup = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES,
@@ -394,7 +405,9 @@ static rl_status judge(candidate *c, const rl_vk_api *api, rl_error *err)
     };
     api->GetPhysicalDeviceMemoryProperties2(c->physical, &memory);
     judge_limits(c, base, &subgroup);
-    judge_features(c, api);
+    judge_features(c, api, bytes);
+    info->fast_bytes =
+        info->byte_products && dots.integerDotProduct4x8BitPackedSignedAccelerated != VK_FALSE;
     judge_queues(c, api);
     judge_memory(c, &memory.memoryProperties, &budget);
     info->usable = !info->why_not[0];
@@ -546,12 +559,19 @@ static rl_status create_device(rl_vk_device *device, const candidate *c, const r
           .queueCount = 1,
           .pQueuePriorities = priorities },
     };
-    const char *extensions[2];
+    const char *extensions[3];
     uint32_t n_extensions = 0;
+    if (c->info.byte_products)
+        extensions[n_extensions++] = VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME;
     if (c->portability_subset) extensions[n_extensions++] = "VK_KHR_portability_subset";
     if (c->info.memory_budget) extensions[n_extensions++] = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
+    VkPhysicalDeviceShaderIntegerDotProductFeatures dots = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES,
+        .shaderIntegerDotProduct = VK_TRUE,
+    };
     VkPhysicalDeviceVulkan12Features v12 = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+        .pNext = c->info.byte_products ? &dots : NULL,
         .bufferDeviceAddress = VK_TRUE,
         .timelineSemaphore = VK_TRUE,
         .shaderFloat16 = c->info.float16,

@@ -42,7 +42,10 @@ typedef struct rl_vk_device_info {
     bool second_queue;  /* copies run beside compute work                                  */
     bool memory_budget; /* VK_EXT_memory_budget                                            */
     bool float16;       /* half arithmetic in shaders                                      */
-    bool matrix_units;  /* VK_KHR_cooperative_matrix (not used yet)                        */
+    bool
+        byte_products; /* dot products of bytes in shaders (VK_KHR_shader_integer_dot_product)    */
+    bool fast_bytes;   /* ... in hardware                                                         */
+    bool matrix_units; /* VK_KHR_cooperative_matrix (not used yet)                        */
     bool usable;
     char why_not[200]; /* one clause, when not usable                                         */
 } rl_vk_device_info;

@@ -1,12 +1,28 @@
 /* vk_ops.c - backend/vulkan/vk_ops.h. */
 #include "backend/vulkan/vk_ops.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/vulkan/vk_tables.h"
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "quant/quant.h"
+
+/* Lanes that keep a device busy, and weights from which on products of bytes pay: as measured on an
+ * H200 (docs/gpu-routing.md). */
+enum { BUSY_LANES = 131072, BYTE_WEIGHTS = 8 << 20 };
+
+/* Products of bytes have to prepare their input more, so small matrices go without. Their kernels
+ * find the largest of eight neighbours, hence the subgroups. RL_VULKAN_BYTES: 0 never, 1 always. */
+static uint64_t byte_weights(const rl_vk_device_info *info)
+{
+    const char *text = getenv("RL_VULKAN_BYTES");
+    if (!info->byte_products || info->subgroup_min < 8) return 0;
+    if (text && !strcmp(text, "0")) return 0;
+    if (text && !strcmp(text, "1")) return 1;
+    return info->fast_bytes ? BYTE_WEIGHTS : 0;
+}
 
 rl_status rl_vk_ops_init(rl_vk_ops *ops, rl_vk_device *device, rl_vk_uploader *up,
                          const char *cache_file, rl_error *err)
@@ -16,7 +32,8 @@ rl_status rl_vk_ops_init(rl_vk_ops *ops, rl_vk_device *device, rl_vk_uploader *u
     ops->device = device;
     ops->subgroup = device->info.subgroup_size;
     ops->software = device->info.kind == RL_VK_SOFTWARE;
-    ops->lanes = ops->software ? 64 : 131072;
+    ops->lanes = ops->software ? 64 : BUSY_LANES;
+    ops->byte_weights = byte_weights(&device->info);
     ops->workgroup = ops->software ? 64 : 256;
     ops->groups = ops->software ? 1 : 128;
     ops->tile_tokens = ops->software ? 8 : 16;
@@ -111,39 +128,22 @@ static uint32_t team_lanes(const rl_vk_ops *ops, uint32_t cols)
     return min_u32(ops->subgroup, power_below(cols / 32));
 }
 
-/* Words that a kernel holds per chunk of 32 weights: at least RL_RAW of shaders/decode_TYPE.glsl. */
-static uint32_t raw_words(uint32_t type)
-{
-    switch (type) {
-    case RL_QUANT_F32: return 32;
-    case RL_QUANT_F16:
-    case RL_QUANT_BF16: return 16;
-    case RL_QUANT_Q6_K: return 13;
-    case RL_QUANT_Q5_K: return 12;
-    case RL_QUANT_Q3_K: return 11;
-    case RL_QUANT_Q8_0: return 9;
-    case RL_QUANT_Q4_K:
-    case RL_QUANT_IQ3_S: return 8;
-    case RL_QUANT_IQ2_S: return 7;
-    default: return 6;
-    }
-}
+enum { MATVEC_TILE = 128, MATVEC_BLOCKS = 8 };
 
-enum { MATVEC_TILE = 128, MATVEC_REGISTERS = 64 };
-
-/* How many rows a team of lanes takes: many, since they share the input, but not more than there are
- * registers for the words on their way, and enough teams for every lane of the device. */
-static uint32_t team_rows(const rl_vk_ops *ops, const rl_vk_matvec *m, uint32_t team, bool pair)
+/* How many rows a team of lanes takes at a time, whose words are all on their way together, and how
+ * many times: more than once when every lane of the device has work, since the input is prepared once. */
+static void team_rows(const rl_vk_ops *ops, const rl_vk_matvec *m, uint32_t team, bool pair,
+                      uint32_t *rows, uint32_t *blocks)
 {
-    uint32_t tile = min_u32(m->push.cols / 32, MATVEC_TILE);
-    uint32_t held = divide_up(tile, team) * raw_words(m->type);
-    uint64_t lanes = (uint64_t)m->push.rows * m->n_ranks * m->n_tokens * team * (pair ? 2 : 1);
-    uint32_t rows = ops->software ? 8 : 4;
-    if (m->team_rows) return pair && m->team_rows < 2 ? 2 : m->team_rows;
-    while (rows > 1 &&
-           (lanes / rows < ops->lanes || (!ops->software && rows * held > MATVEC_REGISTERS)))
-        rows /= 2;
-    return pair && rows < 2 ? 2 : rows;
+    uint64_t all = (uint64_t)m->push.rows * m->n_ranks * m->n_tokens * (pair ? 2 : 1);
+    uint64_t lanes = (all + m->beside) * team;
+    *rows = ops->software ? 8 : 2;
+    while (*rows > 1 && lanes / *rows < ops->lanes && !(pair && *rows == 2))
+        *rows /= 2;
+    if (m->team_rows) *rows = pair && m->team_rows < 2 ? 2 : m->team_rows;
+    *rows = min_u32(*rows, pair ? 2 * team : team);
+    *blocks = min_u32(divide_up(lanes, (uint64_t)ops->lanes * *rows), MATVEC_BLOCKS);
+    if (ops->software || m->push.cols / 32 > MATVEC_TILE) *blocks = 1;
 }
 
 rl_status rl_vk_op_matvec(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matvec *m, rl_error *err)
@@ -151,8 +151,9 @@ rl_status rl_vk_op_matvec(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matvec *m,
     RL_ASSERT(m->push.cols % 32 == 0 && m->push.rows && m->n_ranks && m->n_tokens);
     RL_ASSERT(m->input != RL_INPUT_HEADS || m->push.cols / m->push.head <= RL_VK_MAX_HEADS);
     bool pair = m->matrix == RL_MATRIX_PAIR || m->matrix == RL_MATRIX_ROUTED_PAIR;
-    uint32_t chunks = m->push.cols / 32, team = team_lanes(ops, m->push.cols);
-    uint32_t rows = team_rows(ops, m, team, pair), outputs = pair ? rows / 2 : rows;
+    uint32_t chunks = m->push.cols / 32, team = team_lanes(ops, m->push.cols), rows, blocks;
+    team_rows(ops, m, team, pair, &rows, &blocks);
+    uint32_t outputs = (pair ? rows / 2 : rows) * blocks;
     rl_matvec_push push = m->push;
     push.tables = ops->tables.address;
     push.row_bytes = row_bytes(m->type, push.cols);
@@ -166,9 +167,13 @@ rl_status rl_vk_op_matvec(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matvec *m,
     if (groups > 65535)
         return rl_fail(err, RL_UNSUPPORTED, "a matrix of %u rows is too large for one dispatch",
                        push.rows);
-    return RECORD(RL_VK_MATVEC, m->type, &push, groups, m->n_ranks, m->n_tokens, local, rows, team,
-                  m->input, m->matrix, m->add, chunks, min_u32(chunks, MATVEC_TILE),
-                  m->input == RL_INPUT_HEADS ? push.parts : 1);
+    uint64_t weights = (uint64_t)push.rows * push.cols * m->n_ranks * (pair ? 2 : 1);
+    bool bytes = !m->floats && ops->byte_weights && weights >= ops->byte_weights &&
+                 rl_vk_blob_find(RL_VK_MATVEC_BYTES, m->type);
+    return RECORD(bytes ? RL_VK_MATVEC_BYTES : RL_VK_MATVEC, m->type, &push, groups, m->n_ranks,
+                  m->n_tokens, local, rows, team, m->input, m->matrix, m->add, chunks,
+                  min_u32(chunks, MATVEC_TILE), m->input == RL_INPUT_HEADS ? push.parts : 1,
+                  blocks);
 }
 
 rl_status rl_vk_op_matmul(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matmul *m, rl_error *err)

@@ -21,7 +21,9 @@ typedef struct rl_vk_ops {
     uint32_t workgroup;   /* largest of matvec */
     uint32_t groups;      /* workgroups that a dispatch should have at least */
     uint32_t tile_tokens; /* most tokens of one rl_vk_tile */
-    uint32_t lanes; /* how many the device needs busy at a time: row teams get smaller below */
+    uint64_t
+        byte_weights; /* products of at least so many weights are products of bytes; 0: none  */
+    uint32_t lanes;   /* how many the device needs busy at a time: row teams get smaller below */
 } rl_vk_ops;
 
 /* Uploads the codebooks. cache_file as for rl_vk_pipelines_create. On failure nothing is owned. */
@@ -49,6 +51,8 @@ typedef struct rl_vk_matvec {
     bool add;           /* y = ... + push.add            */
     uint32_t n_ranks;   /* grid y: 1 when not routed     */
     uint32_t n_tokens;  /* grid z                        */
+    bool floats;        /* not as products of bytes: must agree to the bit with another kernel    */
+    uint32_t beside;    /* rows of other products that run at the same time */
     uint32_t team_rows; /* rows per team of lanes; 0: as many as the device can fill */
     rl_matvec_push push;
 } rl_vk_matvec;

@@ -22,6 +22,7 @@ typedef struct product {
     const rl_weight *pair; /* silu(w x) * (pair x), one token only */
     uint64_t add;          /* 0: nothing */
     uint32_t head, parts;
+    uint32_t beside; /* rows of other products that run at the same time */
 } product;
 
 static rl_status record_product(const rl_vk_recording *r, const product *p, rl_error *err)
@@ -54,6 +55,7 @@ static rl_status record_product(const rl_vk_recording *r, const product *p, rl_e
                        .add = p->add != 0,
                        .n_ranks = 1,
                        .n_tokens = r->n,
+                       .beside = p->beside,
                        .push = { .w = p->w->address,
                                  .second = p->pair ? p->pair->address - p->w->address : 0,
                                  .x = p->x,
@@ -120,7 +122,9 @@ rl_status rl_vk_record_delta_in(const rl_vk_recording *r, uint32_t layer, rl_err
     const rl_layer *l = &vk->net->layers[layer];
     product input;
     TRY(record_norm(r, &l->mix_norm, &input, err));
+    input.beside = l->delta.gate.rows;
     TRY(record_to(r, input, &l->delta.qkv, &vk->buf.u, err));
+    input.beside = l->delta.qkv.rows;
     TRY(record_to(r, input, &l->delta.gate, &vk->buf.z, err));
     return record_to(r, input, &l->delta.ba, &vk->buf.ba, err);
 }
@@ -385,6 +389,7 @@ rl_status rl_vk_record_experts_down(const rl_vk_recording *r, uint32_t layer, ui
                        .matrix = RL_MATRIX_ROUTED,
                        .n_ranks = s->n_expert_used,
                        .n_tokens = 1,
+                       .floats = true, /* as experts_down.comp */
                        .push = { .w = e->down_offset,
                                  .x = vk->buf.expert_gate.address,
                                  .aux = vk->buf.expert_up.address,

@@ -44,6 +44,14 @@ static void copy_grid4(uint32_t *out, const uint32_t *grid, uint32_t n, uint32_t
         out[i] = magnitudes(grid[i], scale);
 }
 
+static void copy_bytes8(uint32_t *out, const uint64_t *grid, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        out[2 * i] = (uint32_t)grid[i];
+        out[2 * i + 1] = (uint32_t)(grid[i] >> 32);
+    }
+}
+
 static uint32_t ternary_codes(uint64_t entry)
 {
     uint32_t codes = 0;
@@ -64,6 +72,19 @@ void rl_vk_tables_fill(uint32_t words[RL_TABLE_WORDS])
     copy_grid8(words + RL_TABLE_IQ2_S, rl_iq2s_grid, 1024);
     copy_grid4(words + RL_TABLE_IQ3_XXS, rl_iq3xxs_grid, 256, 1);
     copy_grid4(words + RL_TABLE_IQ3_S, rl_iq3s_grid, 512, 2); /* from 1 on: doubled */
+    for (uint32_t i = 0; i < 2048; i++)
+        for (uint32_t j = 0; j < 8; j++) {
+            uint32_t code = (uint32_t)((int8_t)(rl_iq1s_grid[i] >> (8 * j)) + 1);
+            words[RL_TABLE_PACKED_IQ1 + i] |= code << (8 * (j % 4) + 4 * (j / 4));
+        }
+    uint32_t *packed = words + RL_TABLE_PACKED;
+    copy_bytes8(packed + RL_TABLE_IQ2_XXS, rl_iq2xxs_grid, 256);
+    copy_bytes8(packed + RL_TABLE_IQ2_XS, rl_iq2xs_grid, 512);
+    copy_bytes8(packed + RL_TABLE_IQ2_S, rl_iq2s_grid, 1024);
+    for (uint32_t i = 0; i < 256; i++)
+        packed[RL_TABLE_IQ3_XXS + i] = rl_iq3xxs_grid[i];
+    for (uint32_t i = 0; i < 512; i++)
+        packed[RL_TABLE_IQ3_S + i] = 2 * rl_iq3s_grid[i];
     for (uint32_t i = 0; i < 16; i++) {
         float nl = rl_iq4nl_values[i], mx = rl_mxfp4_values[i];
         memcpy(words + RL_TABLE_IQ4_NL + i, &nl, sizeof nl);

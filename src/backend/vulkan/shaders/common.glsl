@@ -61,54 +61,6 @@ float rl_f16(uint bits)
     return unpackHalf2x16(bits & 0xffffu).x;
 }
 
-// ---- small unsigned fields to floats ----------------------------------------------------------------
-// A field moved to the top of the mantissa of a power of two is that power plus the field, exactly. In
-// halves that is two fields per operation (integer operations run at half rate on common devices), and
-// halves become floats without integer operations. The power is taken off later (rl_unbias).
-
-// The halves of a: weights 0 and 2; of b: weights 1 and 3.
-vec4 rl_even_odd(uint a, uint b)
-{
-    vec2 even = unpackHalf2x16(a), odd = unpackHalf2x16(b);
-    return vec4(even.x, odd.x, even.y, odd.y);
-}
-
-// bits 0..3 of each byte: 16 + field
-vec4 rl_fields4(uint w)
-{
-    return rl_even_odd(((w << 6) & 0x03c003c0u) | 0x4c004c00u, ((w >> 2) & 0x03c003c0u) | 0x4c004c00u);
-}
-
-// bits 4..7 of each byte: 16 + field
-vec4 rl_fields4_high(uint w)
-{
-    return rl_even_odd(((w << 2) & 0x03c003c0u) | 0x4c004c00u, ((w >> 6) & 0x03c003c0u) | 0x4c004c00u);
-}
-
-// bits 0..1 of each byte: 4 + field
-vec4 rl_fields2(uint w)
-{
-    return rl_even_odd(((w << 8) & 0x03000300u) | 0x44004400u, (w & 0x03000300u) | 0x44004400u);
-}
-
-// bits 0..4 of each byte: 32 + field
-vec4 rl_fields5(uint w)
-{
-    return rl_even_odd(((w << 5) & 0x03e003e0u) | 0x50005000u, ((w >> 3) & 0x03e003e0u) | 0x50005000u);
-}
-
-// bits 0..5 of each byte: 64 + field
-vec4 rl_fields6(uint w)
-{
-    return rl_even_odd(((w << 4) & 0x03f003f0u) | 0x54005400u, ((w >> 4) & 0x03f003f0u) | 0x54005400u);
-}
-
-// whole bytes: 256 + field
-vec4 rl_fields8(uint w)
-{
-    return rl_even_odd(((w << 2) & 0x03fc03fcu) | 0x5c005c00u, ((w >> 6) & 0x03fc03fcu) | 0x5c005c00u);
-}
-
 // Four bits, one to the lowest bit of each byte.
 uint rl_spread4(uint bits)
 {

@@ -14,8 +14,10 @@
 //
 // weight(run, j) = a[run] * q[2 run + j/4][j%4] + b[run], exact for every type (docs/formats.md);
 // with RL_PRODUCT, q may be biased and the sum still the same.
+#include "fields.glsl"
+
 struct rl_chunk {
-    vec4 q[8];
+    rl_four q[8];
     vec4 a, b;
 };
 

@@ -3,6 +3,7 @@
 #define RL_BLOCK       256
 #define RL_BLOCK_BYTES 56
 #define RL_RAW         4
+#define RL_SCALES      2
 #define RL_OFFSET
 #include "raw.glsl"
 #include "run.glsl"
@@ -33,6 +34,9 @@ void rl_expand(rl_raw r, uint at, uint chunk, out rl_chunk c)
         rl_ternary8(index, c.q[2u * i], c.q[2u * i + 1u]);
     }
     uvec4 sign = uvec4(high << 28, high << 24, high << 20, high << 16) & 0x80000000u;
-    c.a = 0.5 * dl.xxyy;
+    c.a = dl.xxyy / RL_TERNARY_ONE;
     c.b = uintBitsToFloat(floatBitsToUint(0.125 * dl.xxyy) ^ sign);
+#ifdef RL_INTEGER
+    rl_unbias(c, RL_TERNARY_BIAS);
+#endif
 }

@@ -24,6 +24,9 @@ void rl_expand(rl_raw r, uint at, uint chunk, out rl_chunk c)
         uint index = ((low >> (8u * i)) & 0xffu) | (((high >> (3u * i)) & 7u) << 8);
         rl_ternary8(index, c.q[2u * i], c.q[2u * i + 1u]);
     }
-    c.a = vec4(0.5 * dl);
+    c.a = vec4(dl / RL_TERNARY_ONE);
     c.b = vec4((high & 0x8000u) != 0u ? -0.125 * dl : 0.125 * dl);
+#ifdef RL_INTEGER
+    rl_unbias(c, RL_TERNARY_BIAS);
+#endif
 }

@@ -2,6 +2,7 @@
 #define RL_BLOCK       256
 #define RL_BLOCK_BYTES 82
 #define RL_RAW         7
+#define RL_SCALES      2
 #define RL_TABLE_START RL_TABLE_IQ2_S
 #define RL_TABLE_SIZE  2048
 #include "raw.glsl"
@@ -25,8 +26,8 @@ void rl_expand(rl_raw r, uint at, uint chunk, out rl_chunk c)
     uint low = rl_align1(uvec2(r.w[0], r.w[1]), at + 2u);
     uint signs = rl_align1(uvec2(r.w[2], r.w[3]), at + 2u), high = r.w[4];
     [[unroll]] for (uint i = 0u; i < 4u; i++) {
-        uint k = 2u * (((low >> (8u * i)) & 0xffu) | (((high >> (2u * i)) & 3u) << 8));
-        rl_grid8(rl_table[k], rl_table[k + 1u], (signs >> (8u * i)) & 0xffu, c.q[2u * i],
+        uvec2 e = rl_table_pair(((low >> (8u * i)) & 0xffu) | (((high >> (2u * i)) & 3u) << 8));
+        rl_grid8(e.x, e.y, (signs >> (8u * i)) & 0xffu, c.q[2u * i],
                  c.q[2u * i + 1u]);
     }
     vec2 s = rl_f16(r.w[6]) * (0.125 + 0.25 * vec2(r.w[5] & 15u, r.w[5] >> 4));

@@ -21,8 +21,8 @@ void rl_expand(rl_raw r, uint at, uint chunk, out rl_chunk c)
 {
     uvec2 w = rl_align2(uvec3(r.w[0], r.w[1], r.w[2]), at + 2u);
     [[unroll]] for (uint i = 0u; i < 4u; i++) {
-        uint k = 2u * ((w.x >> (8u * i)) & 0xffu);
-        rl_grid8(rl_table[k], rl_table[k + 1u], rl_sign8((w.y >> (7u * i)) & 127u), c.q[2u * i],
+        uvec2 e = rl_table_pair((w.x >> (8u * i)) & 0xffu);
+        rl_grid8(e.x, e.y, rl_sign8((w.y >> (7u * i)) & 127u), c.q[2u * i],
                  c.q[2u * i + 1u]);
     }
     c.a = vec4(rl_f16(r.w[3]) * (0.125 + 0.25 * float(w.y >> 28)));

@@ -29,7 +29,7 @@ void rl_expand(rl_raw r, uint at, uint chunk, out rl_chunk c)
         uint two = (i < 2u ? w.x : w.y) >> (16u * (i & 1u));
         uint bits = high >> (2u * i), s = (signs >> (8u * i)) & 0xffu;
         uint k = (two & 0xffu) | ((bits & 1u) << 8), l = ((two >> 8) & 0xffu) | ((bits & 2u) << 7);
-        rl_grid8(rl_table[k], rl_table[l], s, c.q[2u * i], c.q[2u * i + 1u]);
+        rl_grid8(rl_table_word(k), rl_table_word(l), s, c.q[2u * i], c.q[2u * i + 1u]);
     }
     c.a = vec4(rl_f16(r.w[5]) * (0.5 + float(r.w[7] & 15u))); // the table has doubled magnitudes
     c.b = vec4(0.0);

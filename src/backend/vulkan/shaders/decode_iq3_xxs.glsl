@@ -26,7 +26,7 @@ void rl_expand(rl_raw r, uint at, uint chunk, out rl_chunk c)
     [[unroll]] for (uint i = 0u; i < 4u; i++) {
         uint two = (i < 2u ? w.x : w.y) >> (16u * (i & 1u));
         uint signs = rl_sign8((gas >> (7u * i)) & 127u);
-        rl_grid8(rl_table[two & 0xffu], rl_table[(two >> 8) & 0xffu], signs, c.q[2u * i],
+        rl_grid8(rl_table_word(two & 0xffu), rl_table_word((two >> 8) & 0xffu), signs, c.q[2u * i],
                  c.q[2u * i + 1u]);
     }
     c.a = vec4(rl_f16(r.w[5]) * (0.25 + 0.5 * float(gas >> 28)));

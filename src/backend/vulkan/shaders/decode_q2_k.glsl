@@ -2,6 +2,7 @@
 #define RL_BLOCK       256
 #define RL_BLOCK_BYTES 84
 #define RL_RAW         5
+#define RL_SCALES      4
 #define RL_BIASED
 #define RL_OFFSET
 #include "raw.glsl"
@@ -33,5 +34,5 @@ void rl_expand(rl_raw r, uint at, uint chunk, out rl_chunk c)
     uvec4 s = uvec4(sc.x, sc.x >> 16, sc.y, sc.y >> 16);
     c.a = dm.x * vec4(s & 15u);
     c.b = -dm.y * vec4((s >> 4) & 15u);
-    rl_unbias(c, 4.0);
+    rl_unbias(c, RL_BIAS2);
 }

@@ -2,6 +2,7 @@
 #define RL_BLOCK       256
 #define RL_BLOCK_BYTES 110
 #define RL_RAW         11
+#define RL_SCALES      4
 #define RL_BIASED
 #include "raw.glsl"
 
@@ -42,5 +43,5 @@ void rl_expand(rl_raw r, uint at, uint chunk, out rl_chunk c)
         c.a[i] = d * (float(lo | (hi << 4)) - 32.0);
     }
     c.b = vec4(0.0);
-    rl_unbias(c, 16.0 + 4.0);
+    rl_unbias(c, RL_BIAS4 + 4.0);
 }

@@ -13,5 +13,5 @@ void rl_expand(rl_raw r, uint at, uint chunk, out rl_chunk c)
     }
     c.a = vec4(rl_first_half(r, at));
     c.b = vec4(0.0);
-    rl_unbias(c, 16.0 + 8.0);
+    rl_unbias(c, RL_BIAS4 + 8.0);
 }

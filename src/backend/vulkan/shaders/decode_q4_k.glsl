@@ -2,6 +2,7 @@
 #define RL_BLOCK       256
 #define RL_BLOCK_BYTES 144
 #define RL_RAW         8
+#define RL_SCALES      2
 #define RL_BIASED
 #define RL_OFFSET
 #include "raw.glsl"
@@ -29,5 +30,5 @@ void rl_expand(rl_raw r, uint at, uint chunk, out rl_chunk c)
     minimum *= -dm.y;
     c.a = scale.xxyy;
     c.b = minimum.xxyy;
-    rl_unbias(c, 16.0);
+    rl_unbias(c, RL_BIAS4);
 }

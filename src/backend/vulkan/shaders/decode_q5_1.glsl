@@ -18,5 +18,5 @@ void rl_expand(rl_raw r, uint at, uint chunk, out rl_chunk c)
     }
     c.a = vec4(dm.x);
     c.b = vec4(dm.y);
-    rl_unbias(c, 32.0);
+    rl_unbias(c, RL_BIAS5);
 }

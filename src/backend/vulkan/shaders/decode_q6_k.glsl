@@ -2,6 +2,7 @@
 #define RL_BLOCK       256
 #define RL_BLOCK_BYTES 210
 #define RL_RAW         13
+#define RL_SCALES      4
 #define RL_BIASED
 #include "raw.glsl"
 
@@ -41,5 +42,5 @@ void rl_expand(rl_raw r, uint at, uint chunk, out rl_chunk c)
     c.a = d * vec4(bitfieldExtract(int(sc.x), 0, 8), bitfieldExtract(int(sc.x), 16, 8),
                    bitfieldExtract(int(sc.y), 0, 8), bitfieldExtract(int(sc.y), 16, 8));
     c.b = vec4(0.0);
-    rl_unbias(c, 64.0 + 32.0);
+    rl_unbias(c, RL_BIAS6 + 32.0);
 }

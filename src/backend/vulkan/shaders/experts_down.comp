@@ -76,13 +76,10 @@ void main()
             acc[k] = 0.0;
         [[dont_unroll]] for (uint i = 0u; i < ITERS; i++) {
             uint g = lane + i * TEAM;
-            vec4 part[8], sums = vec4(0.0);
+            vec4 part[8];
             [[unroll]] for (uint k = 0u; k < 8u; k++)
                 part[k] = v[k];
-#ifdef RL_OFFSET
-            [[unroll]] for (uint r = 0u; r < 4u; r++)
-                sums[r] = rl_sum8(part[2u * r], part[2u * r + 1u]);
-#endif
+            rl_input held = rl_input_of(part);
             [[dont_unroll]] for (uint k = 0u; k < ROWS; k++) {
                 rl_chunk c;
                 uint row = min(first + k, p.rows - 1u) * p.row_bytes;
@@ -92,7 +89,7 @@ void main()
                         rl_decode_row(w, row, g, CHUNKS, c);
                     else
                         rl_expand_row(raw[0], row, g, CHUNKS, c);
-                    sum = rl_dot_chunk(c, part, sums, sum);
+                    sum = rl_dot_chunk(c, held, sum);
                 }
                 [[unroll]] for (uint r = 0u; r + 1u < ROWS; r++)
                     acc[r] = acc[r + 1u];

@@ -2,25 +2,30 @@
 //
 // A kernel of a few microseconds is as fast as its longest chain of loads. So everything a workgroup
 // needs is on its way before it waits for the first of it: the input, the codebook, and the words of
-// all its weights (ROWS rows, ITERS chunks per lane). The input is prepared once and shared.
+// the weights that it begins with (ROWS rows, ITERS chunks per lane). The input is prepared once and
+// shared, by BLOCKS times ROWS rows of every team.
 // And it is as slow as its instructions are many: a token runs a different kernel every few
 // microseconds, so code is read afresh each time. The products are loops over one copy of the code;
 // words that wait in registers move up one place per round, since registers cannot be indexed.
 //
 // Grid     x: teams of rows, y: ranks (routed), z: tokens
-// Team     TEAM neighbouring lanes of a subgroup (a power of two) share ROWS rows; each lane takes
-//          every TEAM-th chunk of 32 weights, so the order of additions is fixed
+// Team     TEAM neighbouring lanes of a subgroup (a power of two) share rows; each lane takes every
+//          TEAM-th chunk of 32 weights, so the order of additions is fixed
 // Reads    x and, by INPUT, aux; the weights; with ADD what is added; routed: the chosen experts' ids
 //          and where the residency table says that they are
 // Writes   y [token][rank][rows]; nothing for ranks outside the mask or absent, or on a halt of
 //          another value than `despite`
 // Push     rl_matvec_push
-// Numerics f32 on exactly decoded weights; the RMS of the norm is found beside the products and
+// Numerics f32 on exactly decoded weights, or products of bytes to the same precision (RL_INTEGER,
+//          dot.glsl); the RMS of the norm is found beside the products and
 //          applied to the sums, since it is one factor for all of them
 // Oracle   matrix products of backend/oracle            Test kernel.vulkan.matvec*
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define RL_PRODUCT
+#ifdef RL_INTEGER
+#extension GL_EXT_spirv_intrinsics : require
+#endif
 #include "common.glsl"
 #include "decode.glsl"
 #include "dot.glsl"
@@ -33,6 +38,7 @@ layout(constant_id = 5) const uint ADD = 0;
 layout(constant_id = 6) const uint CHUNKS = 64;     // of a row
 layout(constant_id = 7) const uint TILE = 64;       // chunks that are in shared memory at a time
 layout(constant_id = 8) const uint HEAD_PARTS = 4;  // RL_INPUT_HEADS: partial sums per head
+layout(constant_id = 9) const uint BLOCKS = 1;      // times ROWS rows of a team, one after the other
 
 layout(push_constant, std430) uniform Push { rl_matvec_push p; };
 
@@ -41,10 +47,10 @@ const bool ROUTED = MATRIX == RL_MATRIX_ROUTED || MATRIX == RL_MATRIX_ROUTED_PAI
 const uint OUTPUTS = PAIR ? ROWS / 2u : ROWS;       // per team
 const uint ITERS = (TILE + TEAM - 1u) / TEAM;       // chunks per lane and tile
 const uint SHARE = (8u * TILE + RL_LOCAL - 1u) / RL_LOCAL; // vectors of the input per invocation
-const uint LINE = TILE + 1u;
+const bool EVEN = CHUNKS % TEAM == 0u && CHUNKS <= TILE; // every lane has a chunk in every step
 
-// Vector k (0..7) of chunk g of the tile is at [k][g]: neighbouring lanes read neighbouring places.
-shared vec4 staged[8u * LINE];
+const uint STAGE_LINE = TILE + 1u;
+#include "stage.glsl"
 shared float squares_of[64];
 shared float head_scale[RL_VK_MAX_HEADS]; // RL_INPUT_HEADS
 
@@ -98,6 +104,19 @@ uint row_of(uint first, uint k)
     return min(first + (PAIR ? k >> 1 : k), p.rows - 1u) * p.row_bytes;
 }
 
+rl_raw raw[ROWS * ITERS];
+
+// The words of ROWS rows, from chunk g on: all are on their way before the first is waited for.
+void fetch_rows(rl_words w, rl_words w_second, uint first, uint g)
+{
+    [[unroll]] for (uint i = 0u; i < ITERS; i++) {
+        uint at = EVEN ? g + i * TEAM : min(g + i * TEAM, CHUNKS - 1u);
+        [[unroll]] for (uint k = 0u; k < ROWS; k++)
+            rl_fetch_row(PAIR && (k & 1u) != 0u ? w_second : w, row_of(first, k), at, CHUNKS,
+                         raw[i * ROWS + k]);
+    }
+}
+
 void main()
 {
     uint rank = gl_WorkGroupID.y, token = gl_WorkGroupID.z, id = gl_LocalInvocationIndex;
@@ -134,84 +153,81 @@ void main()
     uint lane = gl_SubgroupInvocationID & (TEAM - 1u), teams = gl_SubgroupSize / TEAM;
     uint team = (gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID) * teams +
                 gl_SubgroupInvocationID / TEAM;
-    uint first = team * OUTPUTS;
+    uint first = team * (BLOCKS * OUTPUTS);
     float acc[ROWS];
-    [[unroll]] for (uint k = 0u; k < ROWS; k++)
-        acc[k] = 0.0;
     float squares = 0.0;
 
     for (uint tile = 0u; tile < CHUNKS; tile += TILE) {
         if (tile != 0u) load_inputs(x, tile, parts);
-        rl_raw raw[ROWS * ITERS];
-        if (!RL_SOFTWARE) {
-            [[unroll]] for (uint i = 0u; i < ITERS; i++) {
-                uint g = min(tile + lane + i * TEAM, CHUNKS - 1u);
-                [[unroll]] for (uint k = 0u; k < ROWS; k++)
-                    rl_fetch_row(PAIR && (k & 1u) != 0u ? w_second : w, row_of(first, k), g, CHUNKS,
-                                 raw[i * ROWS + k]);
-            }
-        }
+        if (!RL_SOFTWARE) fetch_rows(w, w_second, first, tile + lane);
         if (tile != 0u) {
             barrier(); // the tile before has been read
         } else {
             rl_table_store(table);
             if (INPUT == RL_INPUT_HEADS) barrier();
         }
-        [[unroll]] for (uint k = 0u; k < SHARE; k++) {
+        [[dont_unroll]] for (uint k = 0u; k < SHARE; k++) {
             uint n = id + k * RL_LOCAL;
-            if (n < 8u * TILE && tile + (n >> 3) < CHUNKS)
-                staged[(n & 7u) * LINE + (n >> 3)] = prepare(parts[k], source_of(n, tile), squares);
+            bool inside = n < 8u * TILE && tile + (n >> 3) < CHUNKS;
+            rl_stage(n, inside, inside ? prepare(parts[0], source_of(n, tile), squares) : vec4(0.0));
+            [[unroll]] for (uint r = 0u; r + 1u < SHARE; r++)
+                parts[r] = parts[r + 1u];
+        }
+        if (INPUT == RL_INPUT_NORM && tile + TILE >= CHUNKS) {
+            squares = subgroupAdd(squares);
+            if (gl_SubgroupInvocationID == 0u) squares_of[gl_SubgroupID] = squares;
         }
         barrier();
         if (halt != 0u && halt != p.despite) return;
 
-        [[dont_unroll]] for (uint i = 0u; i < ITERS; i++) {
-            uint place = lane + i * TEAM, g = tile + place;
-            vec4 v[8], sums = vec4(0.0);
-            [[unroll]] for (uint k = 0u; k < 8u; k++)
-                v[k] = staged[k * LINE + min(place, TILE - 1u)];
-#ifdef RL_OFFSET
-            [[unroll]] for (uint r = 0u; r < 4u; r++)
-                sums[r] = rl_sum8(v[2u * r], v[2u * r + 1u]);
-#endif
+        [[dont_unroll]] for (uint b = 0u; b < BLOCKS; b++) {
+            if (b != 0u) {
+                first += OUTPUTS;
+                if (!RL_SOFTWARE) fetch_rows(w, w_second, first, tile + lane);
+            }
+            if (tile == 0u)
+                [[unroll]] for (uint k = 0u; k < ROWS; k++)
+                    acc[k] = 0.0;
+            [[dont_unroll]] for (uint i = 0u; i < ITERS; i++) {
+                uint place = lane + i * TEAM, g = tile + place;
+                rl_input v = rl_staged(min(place, TILE - 1u));
+                [[dont_unroll]] for (uint k = 0u; k < ROWS; k++) {
+                    rl_chunk c;
+                    uint row = row_of(first, k);
+                    if (RL_SOFTWARE)
+                        rl_decode_row(PAIR && (k & 1u) != 0u ? w_second : w, row, min(g, CHUNKS - 1u),
+                                      CHUNKS, c);
+                    else
+                        rl_expand_row(raw[0], row, g, CHUNKS, c);
+                    float sum = acc[0];
+                    if (EVEN || (g < CHUNKS && place < TILE)) sum = rl_dot_chunk(c, v, sum);
+                    [[unroll]] for (uint r = 0u; r + 1u < ROWS; r++)
+                        acc[r] = acc[r + 1u];
+                    acc[ROWS - 1u] = sum;
+                    [[unroll]] for (uint r = 0u; r + 1u < ROWS * ITERS; r++)
+                        raw[r] = raw[r + 1u];
+                }
+            }
+            if (tile + TILE < CHUNKS) continue;
+            vec2 mine = vec2(0.0); // sums of the row, or the pair of rows, that this lane writes
             [[dont_unroll]] for (uint k = 0u; k < ROWS; k++) {
-                rl_chunk c;
-                uint row = row_of(first, k);
-                if (RL_SOFTWARE)
-                    rl_decode_row(PAIR && (k & 1u) != 0u ? w_second : w, row, min(g, CHUNKS - 1u),
-                                  CHUNKS, c);
-                else
-                    rl_expand_row(raw[0], row, g, CHUNKS, c);
-                float sum = acc[0];
-                if (g < CHUNKS && place < TILE) sum = rl_dot_chunk(c, v, sums, sum);
+                float sum = rl_team_sum(acc[0], TEAM);
                 [[unroll]] for (uint r = 0u; r + 1u < ROWS; r++)
                     acc[r] = acc[r + 1u];
-                acc[ROWS - 1u] = sum;
-                [[unroll]] for (uint r = 0u; r + 1u < ROWS * ITERS; r++)
-                    raw[r] = raw[r + 1u];
+                if (lane == (PAIR ? k >> 1 : k)) mine = vec2(PAIR && (k & 1u) != 0u ? mine.x : sum, sum);
             }
-        }
-    }
-
-    [[unroll]] for (uint k = 0u; k < ROWS; k++)
-        acc[k] = rl_team_sum(acc[k], TEAM);
-    if (INPUT == RL_INPUT_NORM) {
-        squares = subgroupAdd(squares);
-        if (gl_SubgroupInvocationID == 0u) squares_of[gl_SubgroupID] = squares;
-        barrier();
-        squares = 0.0;
-        for (uint i = 0u; i < gl_NumSubgroups; i++)
-            squares += squares_of[i];
-        float scale = inversesqrt(squares / float(p.cols) + p.eps);
-        [[unroll]] for (uint k = 0u; k < ROWS; k++)
-            acc[k] *= scale;
-    }
-    [[unroll]] for (uint k = 0u; k < OUTPUTS; k++) {
-        uint row = first + k;
-        if (lane == 0u && row < p.rows) {
-            float value = PAIR ? rl_silu(acc[2u * k]) * acc[2u * k + 1u] : acc[k];
-            if (ADD != 0u) value += add.v[row];
-            y.v[row] = value;
+            if (INPUT == RL_INPUT_NORM) {
+                squares = 0.0;
+                [[dont_unroll]] for (uint k = 0u; k < gl_NumSubgroups; k++)
+                    squares += squares_of[k];
+                mine *= inversesqrt(squares / float(p.cols) + p.eps);
+            }
+            uint row = first + lane;
+            if (lane < OUTPUTS && row < p.rows) {
+                float value = PAIR ? rl_silu(mine.x) * mine.y : mine.x;
+                if (ADD != 0u) value += add.v[row];
+                y.v[row] = value;
+            }
         }
     }
 }

@@ -30,7 +30,7 @@ uint rl_behind_half(rl_raw r, uint at, uint i)
 void rl_unbias(inout rl_chunk c, float bias)
 {
 #ifdef RL_PRODUCT
-    c.b -= c.a * bias;
+    if (bias != 0.0) c.b -= c.a * bias;
 #else
     [[unroll]] for (uint i = 0u; i < 8u; i++)
         c.q[i] -= bias;

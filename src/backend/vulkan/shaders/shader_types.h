@@ -28,7 +28,11 @@
 #define RL_TABLE_IQ3_S   4864 /* 512 x 4 bytes                                     */
 #define RL_TABLE_IQ4_NL  5376 /* 16 x f32                                          */
 #define RL_TABLE_MXFP4   5392 /* 16 x f32                                          */
-#define RL_TABLE_WORDS   5408
+
+/* The same for products of bytes (RL_INTEGER): */
+#define RL_TABLE_PACKED_IQ1 5408 /* 2048 words: 8 codes of 4 bits, the weight + 1              */
+#define RL_TABLE_PACKED     6432 /* added to one of IQ2 or IQ3: entries of plain bytes         */
+#define RL_TABLE_WORDS      11808
 
 /* ---- what changes from token to token -------------------------------------------------------------- */
 

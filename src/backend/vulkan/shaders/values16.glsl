@@ -4,6 +4,6 @@
 
 vec4 rl_look_up(uint nibbles) // bits 0..3 of each byte
 {
-    return uintBitsToFloat(uvec4(rl_table[nibbles & 15u], rl_table[(nibbles >> 8) & 15u],
-                                 rl_table[(nibbles >> 16) & 15u], rl_table[(nibbles >> 24) & 15u]));
+    return uintBitsToFloat(uvec4(rl_table_word(nibbles & 15u), rl_table_word((nibbles >> 8) & 15u),
+                                 rl_table_word((nibbles >> 16) & 15u), rl_table_word((nibbles >> 24) & 15u)));
 }
