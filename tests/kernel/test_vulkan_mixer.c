@@ -411,6 +411,22 @@ static void check_attention(attn_case c)
 }
 
 /* Few positions, one more than a tile, many pieces, more pieces than tiles. */
+/* A single token by both kernels: for few keys, and for many. */
+static void vulkan_attention_few_and_many(void **state)
+{
+    (void)state;
+    rl_vk_ops *ops = &rl_test_gpu_begin()->ops;
+    const uint32_t before = ops->shallow, position = 70;
+    attn_case c = {
+        .hq = 8, .hkv = 2, .d = 64, .rot = 32, .position = position, .n = 1, .splits = 2
+    };
+    ops->shallow = position; /* from there on keys are many */
+    check_attention(c);
+    ops->shallow = position + 1;
+    check_attention(c);
+    ops->shallow = before;
+}
+
 static void vulkan_attention_positions(void **state)
 {
     (void)state;
@@ -468,8 +484,9 @@ static void vulkan_attention_odd_shapes(void **state)
 
 RL_TEST_MAIN(RL_TEST(vulkan, norm), RL_TEST(vulkan, delta_step_target_heads),
              RL_TEST(vulkan, delta_step_batches), RL_TEST(vulkan, delta_step_odd_shapes),
-             RL_TEST(vulkan, attention_positions), RL_TEST(vulkan, attention_target_heads),
-             RL_TEST(vulkan, attention_batches), RL_TEST(vulkan, attention_odd_shapes))
+             RL_TEST(vulkan, attention_positions), RL_TEST(vulkan, attention_few_and_many),
+             RL_TEST(vulkan, attention_target_heads), RL_TEST(vulkan, attention_batches),
+             RL_TEST(vulkan, attention_odd_shapes))
 #else
 static void vulkan_mixer(void **state)
 {

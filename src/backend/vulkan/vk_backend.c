@@ -17,7 +17,7 @@ enum {
     POOL_SLAB_BYTES = 1024 << 20, /* of slots   */
     STAGING_PIECES = 8,
     STAGING_BYTES = 4 << 20,
-    DECODE_SPLITS = 128, /* pieces of a token's attention on a real GPU */
+    DECODE_SPLITS = 256, /* pieces of a token's attention on a real GPU */
     SOFTWARE_SPLITS = 4,
     SPIN_US = 20000,
     MAX_EXPERTS = 1024,

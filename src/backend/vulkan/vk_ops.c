@@ -9,9 +9,9 @@
 #include "base/bytes.h"
 #include "quant/quant.h"
 
-/* Lanes that keep a device busy, and weights from which on products of bytes pay: as measured on an
- * H200 (docs/gpu-routing.md). */
-enum { BUSY_LANES = 131072, BYTE_WEIGHTS = 8 << 20 };
+/* Lanes that keep a device busy, weights from which on products of bytes pay, and positions before
+ * which attention has few keys: as measured on an H200 (docs/gpu-routing.md). */
+enum { BUSY_LANES = 131072, BYTE_WEIGHTS = 8 << 20, SHALLOW = 1024 };
 
 /* Products of bytes have to prepare their input more, so small matrices go without. Their kernels
  * find the largest of eight neighbours, hence the subgroups. RL_VULKAN_BYTES: 0 never, 1 always. */
@@ -33,6 +33,7 @@ rl_status rl_vk_ops_init(rl_vk_ops *ops, rl_vk_device *device, rl_vk_uploader *u
     ops->subgroup = device->info.subgroup_size;
     ops->software = device->info.kind == RL_VK_SOFTWARE;
     ops->lanes = ops->software ? 64 : BUSY_LANES;
+    ops->shallow = ops->software ? 0 : SHALLOW;
     ops->byte_weights = byte_weights(&device->info);
     ops->workgroup = ops->software ? 64 : 256;
     ops->groups = ops->software ? 1 : 128;
@@ -226,9 +227,25 @@ rl_status rl_vk_op_attn_prep(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n,
 rl_status rl_vk_op_attn(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, bool fused,
                         const rl_vk_cache_types *types, const rl_attn_push *push, rl_error *err)
 {
-    uint32_t heads = divisor_below(push->n_head / push->n_head_kv, ops->software ? 2 : 8);
-    return RECORD(RL_VK_ATTN, RL_VK_NO_TYPE, push, push->splits, push->n_head / heads, n, 128,
-                  types->head_dim, types->key_f16, types->value_f16, heads, fused);
+    /* Heads that share a workgroup share the keys that it reads, which counts where keys are many. Few
+     * heads are less code, and more workgroups, which counts where they are few. One of two kernels
+     * does nothing: which one is known when the token runs. */
+    uint32_t shared = push->n_head / push->n_head_kv;
+    uint32_t many = divisor_below(shared, ops->software ? 2 : 8),
+             few = divisor_below(shared, ops->software ? 1 : 2);
+    uint32_t border = fused && few < many ? ops->shallow : 0;
+    rl_attn_push p = *push;
+    rl_status status = RL_OK;
+    if (border) {
+        p.until = border;
+        status = RECORD(RL_VK_ATTN, RL_VK_NO_TYPE, &p, p.splits, p.n_head / few, n, 128,
+                        types->head_dim, types->key_f16, types->value_f16, few, fused);
+    }
+    p.from = border;
+    p.until = UINT32_MAX;
+    if (status) return status;
+    return RECORD(RL_VK_ATTN, RL_VK_NO_TYPE, &p, p.splits, p.n_head / many, n, 128, types->head_dim,
+                  types->key_f16, types->value_f16, many, fused);
 }
 
 rl_status rl_vk_op_attn_out(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, uint32_t head_dim,

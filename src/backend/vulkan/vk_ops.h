@@ -21,6 +21,7 @@ typedef struct rl_vk_ops {
     uint32_t workgroup;   /* largest of matvec */
     uint32_t groups;      /* workgroups that a dispatch should have at least */
     uint32_t tile_tokens; /* most tokens of one rl_vk_tile */
+    uint32_t shallow;     /* before this position a token takes the attention for few keys */
     uint64_t
         byte_weights; /* products of at least so many weights are products of bytes; 0: none  */
     uint32_t lanes;   /* how many the device needs busy at a time: row teams get smaller below */

@@ -5,10 +5,14 @@
 // for attn_out.comp. With FUSED the token is alone: its query is normed and rotated here, and its key
 // and value join here too (the piece that they belong to writes them to the cache).
 //
+// The code of eight heads is 35 KiB, and code is fetched once per token like weights; so tokens with
+// few keys to read have a kernel of two heads, and each kernel leaves the other's positions alone.
+//
 // Grid     x: splits, y: groups of HEADS query heads, z: tokens
 // Local    128 invocations
 // Reads    q (and k, v with FUSED); the cache
-// Writes   parts [n][splits][Hq][D + 2]; FUSED: the cache row of the token
+// Writes   parts [n][splits][Hq][D + 2]; FUSED: the cache row of the token; nothing for a first
+//          token at a position outside [from, until)
 // Push     rl_attn_push
 // Numerics f32; keys and values as the cache rounds them       Test kernel.vulkan.attention*
 #version 460
@@ -110,7 +114,7 @@ void prepare(uint t, uint first_head, uint kv_head)
 void main()
 {
     rl_vk_token token = rl_token(p.token).v;
-    if (token.halt != 0u) return;
+    if (token.halt != 0u || token.position < p.from || token.position >= p.until) return;
     uint id = gl_LocalInvocationIndex, t = gl_WorkGroupID.z;
     uint first_head = gl_WorkGroupID.y * HEADS, kv_head = first_head / (p.n_head / p.n_head_kv);
     uint position = token.position + t, count = position + 1u;

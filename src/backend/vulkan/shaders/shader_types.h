@@ -171,6 +171,7 @@ struct rl_attn_push {
     RL_U32 n_head, n_head_kv, n_rot;
     RL_U32 splits;
     RL_F32 eps;
+    RL_U32 from, until; /* positions of the first token; at others nothing happens */
     RL_U32 unused;
 };
 
@@ -253,7 +254,7 @@ RL_STRUCT(rl_norm_push, 32)
 RL_STRUCT(rl_matmul_push, 104)
 RL_STRUCT(rl_delta_push, 112)
 RL_STRUCT(rl_attn_prep_push, 88)
-RL_STRUCT(rl_attn_push, 104)
+RL_STRUCT(rl_attn_push, 112)
 RL_STRUCT(rl_attn_out_push, 40)
 RL_STRUCT(rl_route_push, 72)
 RL_STRUCT(rl_experts_down_push, 104)
