@@ -7,6 +7,7 @@
 #   kernels  kernel tests; kernel times (kernels.csv), variants of matvec (variants.csv)
 #   golden   fixture models against their stored logits; parity on the shipped model
 #   synth    makes the full-size synthetic model (MODEL, 19 GB) if it is not there
+#   full     parity of the large model against the oracle, every way and pool (2 minutes, 60 GB)
 #   decode   decode at depths 0 and 16384, routed and synchronous (decode.jsonl), GPU time per step
 #   pools    half and quarter of the experts, every way (pools.jsonl)
 #   prefill  prompt speed (prefill.jsonl)
@@ -26,7 +27,7 @@ fi
 model=${MODEL:-/tmp/redlite-80b.gguf}
 small=$models/redlite-demo-IQ2_XXS.gguf
 device=${DEVICE:+--device $DEVICE}
-steps=${*:-devices kernels golden synth decode pools prefill}
+steps=${*:-devices kernels golden synth full decode pools prefill}
 note() { echo "== $* ($(date +%T))"; }
 redlite() { "$bin/redlite" "$@"; }
 
@@ -45,16 +46,22 @@ for step in $steps; do
     timeout 120 "$micro/bench_vulkan" $device --variants --only target >"$out/variants.csv" &&
       grep rows "$out/variants.csv" ;;
   golden)
-    timeout 200 "$tests/golden_test_vulkan" >"$out/golden.log" 2>&1
-    echo "golden: exit $?"
-    timeout 200 "$tests/golden_test_sampled" >"$out/sampled.log" 2>&1
-    echo "sampled: exit $?"
+    # One process per test: NVIDIA's driver cannot be opened and closed any number of times in one.
+    for program in golden_test_vulkan golden_test_sampled; do
+      for name in $("$tests/$program" --list); do
+        timeout 120 "$tests/$program" "$name" >>"$out/golden.log" 2>&1
+        echo "$program $name: exit $?"
+      done
+    done
     grep -E 'FAILED|ERROR|relative' "$out/golden.log" | head -30
     timeout 200 "$bin/redlite" parity -m "$small" --backend vulkan $device --repeat 2 -n 16 \
       -p "Once upon a time there was" 2>&1 | tee "$out/parity.txt" ;;
   synth)
     [ -f "$model" ] || redlite synth --preset qwen3-next-80b-iq2_xxs -s 1 -o "$model" 2>&1 | tail -3
     ls -l "$model" ;;
+  full)
+    timeout 300 "$bin/redlite" parity -m "$model" --backend vulkan $device --repeat 2 -n 4 \
+      --tokens 11,22,33,44,55,66,77,88 2>&1 | tee "$out/parity-full.txt" ;;
   decode)
     # Greedy; from the largest logits that come with the token; from all of them.
     for sampling in "--temp 0" "--temp 0.7" "--temp 0.7 --top-k 0"; do
@@ -69,6 +76,9 @@ for step in $steps; do
           -c 17000 -p 0 -n 128 -d $depth -r 3 --json 2>>"$out/decode.log" | tee -a "$out/decode.jsonl"
       done
     done
+    echo "-- RL_VULKAN_BYTES=0"
+    RL_VULKAN_BYTES=0 redlite bench -m "$model" --backend vulkan $device -p 0 -n 128 -d 0 -r 3 --json \
+      2>>"$out/decode.log" | tee -a "$out/decode.jsonl"
     redlite bench -m "$model" --backend vulkan $device -c 17000 -p 0 -n 256 -d 0 --stages \
       -r 3 2>>"$out/decode.log" | tee "$out/stages.txt" ;;
   pools)
