@@ -326,6 +326,12 @@ void rl_vk_cmd_barrier_copies(rl_vk_cmd *cmd)
     cmd->stream->counters.barriers++;
 }
 
+void rl_vk_cmd_barrier_copy_to_copy(rl_vk_cmd *cmd)
+{
+    memory_barrier(cmd, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT,
+                   VK_ACCESS_TRANSFER_WRITE_BIT, VK_ACCESS_TRANSFER_WRITE_BIT);
+}
+
 void rl_vk_cmd_barrier_to_host(rl_vk_cmd *cmd)
 {
     memory_barrier(cmd, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,

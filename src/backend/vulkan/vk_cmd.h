@@ -58,6 +58,8 @@ void rl_vk_cmd_dispatch(rl_vk_cmd *cmd, const rl_vk_pipeline *pipeline, const vo
 void rl_vk_cmd_barrier(rl_vk_cmd *cmd);
 /* The same for copies as well, on both sides: costs more. */
 void rl_vk_cmd_barrier_copies(rl_vk_cmd *cmd);
+/* Copies after this overwrite what copies before it wrote; for queues that only copy, too. */
+void rl_vk_cmd_barrier_copy_to_copy(rl_vk_cmd *cmd);
 /* The host sees, after its wait, what was written before this. */
 void rl_vk_cmd_barrier_to_host(rl_vk_cmd *cmd);
 void rl_vk_cmd_copy(rl_vk_cmd *cmd, const rl_vk_span *src, uint64_t src_offset,

@@ -381,6 +381,8 @@ rl_status rl_vk_upload_commit(rl_vk_uploader *up, const rl_vk_piece *piece, cons
     uint64_t at = 0;
     rl_status status = rl_vk_cmd_begin(&p->cmd, true, err);
     if (!status) {
+        /* Another piece may have gone to the same place: a guess that was given up, its slot reused. */
+        rl_vk_cmd_barrier_copy_to_copy(&p->cmd);
         for (uint32_t i = 0; i < n; i++)
             rl_vk_cmd_copy(&p->cmd, &p->span, parts[i].piece_offset, parts[i].dst,
                            parts[i].dst_offset, parts[i].bytes);
