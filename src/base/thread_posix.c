@@ -151,8 +151,10 @@ static void *worker_main(void *opaque)
     uint32_t seen = 0;
     for (;;) {
         await_loop(pool, seen);
-        if (atomic_load(&pool->stop)) return NULL;
         seen = take_tasks(pool, start.thread);
+        /* Only now: who came late for the last loop may have run dry in the one that says stop, and
+         * would wait for another for ever. */
+        if (atomic_load(&pool->stop)) return NULL;
     }
 }
 

@@ -94,6 +94,23 @@ static void base_pool_runs_each_task_once(void **state)
     rl_pool_destroy(pool);
 }
 
+/* Pools that go right after a loop, while workers are still on their way to it. */
+static void base_pool_goes_while_workers_come(void **state)
+{
+    (void)state;
+    rl_error err = { "" };
+    for (uint32_t round = 0; round < 500; round++) {
+        rl_pool *pool = NULL;
+        assert_ok(rl_pool_create(&pool, 4, &err));
+        static count_job job;
+        atomic_store(&job.total, 0);
+        for (uint32_t loop = 0; loop < 1 + round % 8; loop++)
+            rl_pool_run(pool, count_task, &job, 37);
+        assert_int_equal(atomic_load(&job.total), 37 * (1 + round % 8));
+        rl_pool_destroy(pool);
+    }
+}
+
 /* Sleeping workers come back: loops with pauses between them, longer than workers stay awake. */
 static void base_pool_wakes_sleepers(void **state)
 {
@@ -169,4 +186,5 @@ static void base_cpu_count_respects_limits(void **state)
 
 RL_TEST_MAIN(RL_TEST(base, f16_round_trip), RL_TEST(base, checked_arithmetic),
              RL_TEST(base, file_errors), RL_TEST(base, pool_runs_each_task_once),
-             RL_TEST(base, pool_wakes_sleepers), RL_TEST(base, cpu_count_respects_limits))
+             RL_TEST(base, pool_goes_while_workers_come), RL_TEST(base, pool_wakes_sleepers),
+             RL_TEST(base, cpu_count_respects_limits))
