@@ -64,26 +64,6 @@ float rl_scale(uint top)
     return uintBitsToFloat(top) / RL_LARGEST;
 }
 
-rl_input rl_input_of(vec4 v[8])
-{
-    rl_input x;
-    uint top = 0u;
-    [[unroll]] for (uint k = 0u; k < 8u; k++)
-        top = max(top, rl_top(v[k]));
-    float inverse = rl_inverse(top);
-    [[unroll]] for (uint k = 0u; k < 8u; k++) {
-        uvec3 d = rl_digits(v[k], inverse);
-        [[unroll]] for (uint j = 0u; j < 3u; j++)
-            x.digits[2u * j + (k >> 2)][k & 3u] = d[j];
-    }
-    x.scale = rl_scale(top);
-#ifdef RL_OFFSET
-    [[unroll]] for (uint r = 0u; r < 4u; r++)
-        x.sums[r] = rl_sum8(v[2u * r], v[2u * r + 1u]);
-#endif
-    return x;
-}
-
 // acc + chunk . x
 float rl_dot_chunk(rl_chunk c, rl_input x, float before)
 {
