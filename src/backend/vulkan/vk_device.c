@@ -358,6 +358,8 @@ static rl_status judge(candidate *c, const rl_vk_api *api, rl_error *err)
     bool bytes = has_extension(have, n_have, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME);
     c->portability_subset = has_extension(have, n_have, "VK_KHR_portability_subset");
     c->size_control = has_extension(have, n_have, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
+    bool nvidia_units = has_extension(have, n_have, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME);
+    bool amd_units = has_extension(have, n_have, VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME);
     free(have);
 
     VkPhysicalDeviceSubgroupSizeControlPropertiesEXT sizes = {
@@ -375,9 +377,19 @@ static rl_status judge(candidate *c, const rl_vk_api *api, rl_error *err)
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES,
         .pNext = &allocation,
     };
+    VkPhysicalDeviceShaderSMBuiltinsPropertiesNV multiprocessors = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV,
+        .pNext = &subgroup,
+    };
+    VkPhysicalDeviceShaderCorePropertiesAMD cores = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD,
+        .pNext = &subgroup,
+    };
     VkPhysicalDeviceDriverProperties driver = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES,
-        .pNext = &subgroup,
+        .pNext = nvidia_units ? (void *)&multiprocessors
+                 : amd_units  ? (void *)&cores
+                              : &subgroup,
     };
     VkPhysicalDeviceIDProperties ids = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES,
@@ -394,6 +406,9 @@ static rl_status judge(candidate *c, const rl_vk_api *api, rl_error *err)
         info->subgroup_min = sizes.minSubgroupSize;
         info->subgroup_max = sizes.maxSubgroupSize;
     }
+    info->compute_units = multiprocessors.shaderSMCount + cores.shaderEngineCount *
+                                                              cores.shaderArraysPerEngineCount *
+                                                              cores.computeUnitsPerShaderArray;
     info->timestamp_ns = base->limits.timestampPeriod;
 
     VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {

@@ -9,6 +9,8 @@
 #include "base/bytes.h"
 #include "quant/quant.h"
 
+enum { ATTN_TILE = 32 }; /* attn.comp: positions */
+
 /* Lanes that keep a device busy, weights from which on products of bytes pay, and positions before
  * which attention has few keys: as measured on an H200 (docs/gpu-routing.md). */
 enum { BUSY_LANES = 131072, BYTE_WEIGHTS = 8 << 20, SHALLOW = 1024 };
@@ -131,20 +133,63 @@ static uint32_t team_lanes(const rl_vk_ops *ops, uint32_t cols)
 
 enum { MATVEC_TILE = 128, MATVEC_BLOCKS = 8 };
 
-/* How many rows a team of lanes takes at a time, whose words are all on their way together, and how
- * many times: more than once when every lane of the device has work, since the input is prepared once. */
-static void team_rows(const rl_vk_ops *ops, const rl_vk_matvec *m, uint32_t team, bool pair,
-                      uint32_t *rows, uint32_t *blocks)
+/* How a product is cut: lanes of a workgroup, rows that a team of lanes takes at a time, whose words
+ * are all on their way together, and how many times it does so, since the input is prepared once. */
+typedef struct matvec_cut {
+    uint32_t local, rows, blocks;
+} matvec_cut;
+
+/* Workgroups of about the same size, as many as there are compute units or a multiple: the last unit
+ * to finish is what a token waits for. A workgroup costs its rows, and on top about as much as four
+ * rows to prepare the input, and to wait for all of its own (one row per 64 lanes); units with less
+ * than 480 lanes at work wait for memory. Two rows at a time where there are enough: they share the
+ * reading of the input. False where the product is too small for that, or the units
+ * are not known. Figures as measured on an H200. */
+static bool balance(const rl_vk_ops *ops, const rl_vk_matvec *m, uint32_t team, bool pair,
+                    matvec_cut *cut)
+{
+    enum { STEP = 64, MOST = 640, BUSY = 480, PREPARE = 4 };
+    uint64_t all = ((uint64_t)m->push.rows * m->n_ranks + m->beside) * m->n_tokens;
+    uint64_t units = ops->device->info.compute_units, best = UINT64_MAX;
+    uint32_t most = min_u32(MOST, ops->device->info.workgroup_size);
+    if (!units || ops->software || m->team_rows || m->push.cols / 32 > MATVEC_TILE) return false;
+    for (uint32_t rows = 2; rows && best == UINT64_MAX; rows = pair ? 0 : rows / 2)
+        for (uint32_t local = 4 * STEP; local <= most; local += STEP)
+            for (uint32_t blocks = 1; blocks <= MATVEC_BLOCKS; blocks++) {
+                if (local % ops->subgroup || rows > team) continue;
+                uint32_t taken = local / team * rows * blocks; /* rows of a workgroup */
+                uint32_t outputs = pair ? taken / 2 : taken;
+                uint64_t groups =
+                    (uint64_t)divide_up(m->push.rows, outputs) * m->n_ranks * m->n_tokens +
+                    divide_up((uint64_t)m->beside * m->n_tokens, outputs);
+                uint64_t cost = divide_up(groups, units) * (taken + PREPARE + local / STEP);
+                if (all / outputs * local < units * BUSY || cost >= best) continue;
+                best = cost;
+                *cut = (matvec_cut){ local, rows, blocks };
+            }
+    return best != UINT64_MAX;
+}
+
+/* Where units are not known, or there is little to do: teams of fewer rows until every lane of the
+ * device has work, and workgroups of fewer lanes, which spread few rows wider. */
+static void spread(const rl_vk_ops *ops, const rl_vk_matvec *m, uint32_t team, bool pair,
+                   matvec_cut *cut)
 {
     uint64_t all = (uint64_t)m->push.rows * m->n_ranks * m->n_tokens * (pair ? 2 : 1);
     uint64_t lanes = (all + m->beside) * team;
-    *rows = ops->software ? 8 : 2;
-    while (*rows > 1 && lanes / *rows < ops->lanes && !(pair && *rows == 2))
-        *rows /= 2;
-    if (m->team_rows) *rows = pair && m->team_rows < 2 ? 2 : m->team_rows;
-    *rows = min_u32(*rows, pair ? 2 * team : team);
-    *blocks = min_u32(divide_up(lanes, (uint64_t)ops->lanes * *rows), MATVEC_BLOCKS);
-    if (ops->software || m->push.cols / 32 > MATVEC_TILE) *blocks = 1;
+    uint32_t rows = ops->software ? 8 : 2;
+    while (rows > 1 && lanes / rows < ops->lanes && !(pair && rows == 2))
+        rows /= 2;
+    if (m->team_rows) rows = pair && m->team_rows < 2 ? 2 : m->team_rows;
+    rows = min_u32(rows, pair ? 2 * team : team);
+    uint32_t blocks = min_u32(divide_up(lanes, (uint64_t)ops->lanes * rows), MATVEC_BLOCKS);
+    if (ops->software || m->push.cols / 32 > MATVEC_TILE) blocks = 1;
+    uint32_t local = ops->workgroup, outputs = (pair ? rows / 2 : rows) * blocks;
+    while (local > 64 && local > ops->subgroup &&
+           divide_up(m->push.rows, (uint64_t)outputs * (local / team)) * m->n_ranks * m->n_tokens <
+               ops->groups)
+        local /= 2;
+    *cut = (matvec_cut){ local, rows, blocks };
 }
 
 rl_status rl_vk_op_matvec(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matvec *m, rl_error *err)
@@ -152,19 +197,14 @@ rl_status rl_vk_op_matvec(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matvec *m,
     RL_ASSERT(m->push.cols % 32 == 0 && m->push.rows && m->n_ranks && m->n_tokens);
     RL_ASSERT(m->input != RL_INPUT_HEADS || m->push.cols / m->push.head <= RL_VK_MAX_HEADS);
     bool pair = m->matrix == RL_MATRIX_PAIR || m->matrix == RL_MATRIX_ROUTED_PAIR;
-    uint32_t chunks = m->push.cols / 32, team = team_lanes(ops, m->push.cols), rows, blocks;
-    team_rows(ops, m, team, pair, &rows, &blocks);
-    uint32_t outputs = (pair ? rows / 2 : rows) * blocks;
+    uint32_t chunks = m->push.cols / 32, team = team_lanes(ops, m->push.cols);
+    matvec_cut cut;
+    if (!balance(ops, m, team, pair, &cut)) spread(ops, m, team, pair, &cut);
     rl_matvec_push push = m->push;
     push.tables = ops->tables.address;
     push.row_bytes = row_bytes(m->type, push.cols);
-    /* Larger workgroups share the prepared input better; smaller ones spread few rows wider. */
-    uint32_t local = ops->workgroup;
-    while (local > 64 && local > ops->subgroup &&
-           divide_up(push.rows, (uint64_t)outputs * (local / team)) * m->n_ranks * m->n_tokens <
-               ops->groups)
-        local /= 2;
-    uint32_t groups = divide_up(push.rows, (uint64_t)outputs * (local / team));
+    uint32_t outputs = (pair ? cut.rows / 2 : cut.rows) * cut.blocks;
+    uint32_t groups = divide_up(push.rows, (uint64_t)outputs * (cut.local / team));
     if (groups > 65535)
         return rl_fail(err, RL_UNSUPPORTED, "a matrix of %u rows is too large for one dispatch",
                        push.rows);
@@ -172,9 +212,9 @@ rl_status rl_vk_op_matvec(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matvec *m,
     bool bytes = !m->floats && ops->byte_weights && weights >= ops->byte_weights &&
                  rl_vk_blob_find(RL_VK_MATVEC_BYTES, m->type);
     return RECORD(bytes ? RL_VK_MATVEC_BYTES : RL_VK_MATVEC, m->type, &push, groups, m->n_ranks,
-                  m->n_tokens, local, rows, team, m->input, m->matrix, m->add, chunks,
+                  m->n_tokens, cut.local, cut.rows, team, m->input, m->matrix, m->add, chunks,
                   min_u32(chunks, MATVEC_TILE), m->input == RL_INPUT_HEADS ? push.parts : 1,
-                  blocks);
+                  cut.blocks);
 }
 
 rl_status rl_vk_op_matmul(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matmul *m, rl_error *err)
@@ -238,7 +278,9 @@ rl_status rl_vk_op_attn(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, bool fused,
     rl_status status = RL_OK;
     if (border) {
         p.until = border;
-        status = RECORD(RL_VK_ATTN, RL_VK_NO_TYPE, &p, p.splits, p.n_head / few, n, 128,
+        /* pieces are tiles there, and no more than the border has */
+        status = RECORD(RL_VK_ATTN, RL_VK_NO_TYPE, &p,
+                        min_u32(p.splits, divide_up(border, ATTN_TILE)), p.n_head / few, n, 128,
                         types->head_dim, types->key_f16, types->value_f16, few, fused);
     }
     p.from = border;
@@ -274,11 +316,20 @@ rl_status rl_vk_op_experts_down(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type, u
     p.row_bytes = row_bytes(type, p.cols);
     uint32_t team = team_lanes(ops, p.cols);
     uint32_t rows = ops->software ? 8 : 4;
-    /* A team per rank, in whole subgroups. */
-    uint32_t local = divide_up((uint64_t)p.k * team, ops->subgroup) * ops->subgroup;
-    local = min_u32(local, 256 / ops->subgroup * ops->subgroup);
-    return RECORD(RL_VK_EXPERTS_DOWN, type, &p, divide_up(p.rows, rows), 1, 1, local, rows, team,
-                  input, p.cols / 32);
+    /* A team per rank of `rows` rows, in whole subgroups; and as many times over as makes the compute
+     * units finish together (see balance: a workgroup costs its rows and about four more). */
+    uint32_t once = p.k * team, most = min_u32(640, ops->device->info.workgroup_size), parts = 1;
+    uint64_t units = ops->device->info.compute_units, best = UINT64_MAX;
+    for (uint32_t n = 1; units && !ops->software && n * once <= most; n++) {
+        uint64_t cost = divide_up(divide_up(p.rows, n * rows), units) * (n * rows + 4);
+        if (cost >= best) continue;
+        best = cost;
+        parts = n;
+    }
+    uint32_t local = divide_up((uint64_t)parts * once, ops->subgroup) * ops->subgroup;
+    local = min_u32(local, most / ops->subgroup * ops->subgroup);
+    return RECORD(RL_VK_EXPERTS_DOWN, type, &p, divide_up(p.rows, parts * rows), 1, 1, local, rows,
+                  team, input, p.cols / 32, parts);
 }
 
 rl_status rl_vk_op_moe_sum(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, const rl_moe_sum_push *push,

@@ -5,6 +5,7 @@
 #define RL_SCALES      2
 #define RL_TABLE_START RL_TABLE_IQ2_S
 #define RL_TABLE_SIZE  2048
+#define RL_TABLE_PAIRS
 #include "raw.glsl"
 #include "run.glsl"
 #include "grid.glsl"

@@ -4,6 +4,7 @@
 #define RL_RAW         4
 #define RL_TABLE_START RL_TABLE_IQ2_XXS
 #define RL_TABLE_SIZE  512
+#define RL_TABLE_PAIRS
 #include "raw.glsl"
 #include "run.glsl"
 #include "grid.glsl"

@@ -2,7 +2,13 @@
 #ifndef RL_TABLE_SHIFT
 #define RL_TABLE_SHIFT 0
 #endif
-shared uvec4 rl_table[RL_TABLE_SIZE / 4];
+// Entries are pairs of words (RL_TABLE_PAIRS) or words, and each is one load of its own type: an index
+// into the parts of a vector would be several operations more.
+#ifdef RL_TABLE_PAIRS
+shared uvec2 rl_table[RL_TABLE_SIZE / 2];
+#else
+shared uint rl_table[RL_TABLE_SIZE];
+#endif
 
 // In two steps, so that other loads can be on their way meanwhile. The caller places the barrier.
 const uint RL_TABLE_SHARE = (RL_TABLE_SIZE / 4u + RL_LOCAL - 1u) / RL_LOCAL; // vectors per invocation
@@ -24,16 +30,25 @@ void rl_table_store(rl_table_part part)
 {
     [[unroll]] for (uint k = 0u; k < RL_TABLE_SHARE; k++) {
         uint i = gl_LocalInvocationIndex + k * RL_LOCAL;
-        if (i < RL_TABLE_SIZE / 4u) rl_table[i] = part.v[k];
+        if (i >= RL_TABLE_SIZE / 4u) break;
+#ifdef RL_TABLE_PAIRS
+        rl_table[2u * i] = part.v[k].xy;
+        rl_table[2u * i + 1u] = part.v[k].zw;
+#else
+        [[unroll]] for (uint j = 0u; j < 4u; j++)
+            rl_table[4u * i + j] = part.v[k][j];
+#endif
     }
 }
 
-uint rl_table_word(uint k)
-{
-    return rl_table[k >> 2][k & 3u];
-}
-
+#ifdef RL_TABLE_PAIRS
 uvec2 rl_table_pair(uint k) // words 2 k and 2 k + 1
 {
-    return uvec2(rl_table[k >> 1][2u * (k & 1u)], rl_table[k >> 1][2u * (k & 1u) + 1u]);
+    return rl_table[k];
 }
+#else
+uint rl_table_word(uint k)
+{
+    return rl_table[k];
+}
+#endif
