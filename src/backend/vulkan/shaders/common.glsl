@@ -22,6 +22,7 @@ layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer rl
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer rl_floats { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer rl_floats4 { vec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer rl_floats_out { float v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer rl_floats_coherent { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) buffer rl_floats4_out { vec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer rl_words_out { uint v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer rl_addresses { uint64_t v[]; };

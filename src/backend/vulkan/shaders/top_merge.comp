@@ -73,7 +73,7 @@ void main()
     uint n = n_entries;
     pairs result = pairs(p.result);
     for (uint i = id; i < n; i += LANES) {
-        uint r = rank_of(pool[i], n), index = ~uint(pool[i] & 0xfffffffful);
+        uint r = rank_of(pool[i], n), index = rl_top_index(pool[i]);
         if (r < RL_VK_TOP) result.v[r + 1u] = uvec2(rl_words(p.x).v[index], index);
     }
     if (id == 0u) result.v[0] = uvec2(min(n, RL_VK_TOP), 0u);
