@@ -179,7 +179,7 @@ typedef enum rl_stage {
     RL_STAGE_ATTN_STEP,
     RL_STAGE_MIX_OUT,
     RL_STAGE_MOE_IN,
-    RL_STAGE_ROUTE,
+    RL_STAGE_ROUTE,   /* with moe_in, where a backend does both at once */
     RL_STAGE_EXPERTS, /* with what is waited for their bytes */
     RL_STAGE_MOE_OUT,
     RL_STAGE_HEAD,

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backend/vulkan/vk_device.h"
 #include "base/bytes.h"
 #include "engine/decode.h"
 #include "engine/experts.h"
@@ -28,6 +29,7 @@ static const rl_fake_gpu staged = { .name = NAME,
                                     .budget = true };
 static const rl_fake_gpu single = { .name = NAME,
                                     .type = VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU,
+                                    .driver = VK_DRIVER_ID_MOLTENVK,
                                     .one_queue = true };
 
 /* One GPU, and nothing of what runs here remembered in the user's folders. */
@@ -152,6 +154,22 @@ static void gpu_every_fault_of_the_host_long(void **state)
     check_host(1);
 }
 
+/* Stands against routers that choose on a device where a workgroup cannot see what others wrote. */
+static void gpu_metal_does_not_hand_over(void **state)
+{
+    (void)state;
+    const rl_fake_gpu *gpus[] = { &direct, &single };
+    for (size_t i = 0; i < RL_COUNT_OF(gpus); i++) {
+        rl_vk_device *device;
+        rl_error err = { "" };
+        plug_in(gpus[i]);
+        assert_ok(rl_vk_device_open(&device, &(rl_vk_open_params){ 0 }, &err));
+        assert_int_equal(device->info.hands_over, gpus[i] == &direct);
+        rl_vk_device_close(device);
+        rmdir(getenv("XDG_CACHE_HOME"));
+    }
+}
+
 /* Creation may also just fail; a mapping may be too large, and then copies do. */
 static void gpu_creation_fails(void **state)
 {
@@ -221,11 +239,12 @@ EVERY(gated, "gated")
         RL_TEST(gpu, every_fault_##way##_full_long),                                               \
         RL_TEST(gpu, every_fault_##way##_one_queue_long)
 
-RL_TEST_MAIN(RL_TEST(gpu, creation_fails), RL_TEST(gpu, some_faults_of_the_host),
-             RL_TEST(gpu, every_fault_of_the_host_long), RL_TEST(gpu, some_faults_sync),
-             RL_TEST(gpu, some_faults_resume), RL_TEST(gpu, some_faults_gated),
-             RL_TEST(gpu, some_faults_gated_staged), RL_TEST(gpu, some_faults_one_queue),
-             TESTS(sync), TESTS(restart), TESTS(resume), TESTS(gated))
+RL_TEST_MAIN(RL_TEST(gpu, creation_fails), RL_TEST(gpu, metal_does_not_hand_over),
+             RL_TEST(gpu, some_faults_of_the_host), RL_TEST(gpu, every_fault_of_the_host_long),
+             RL_TEST(gpu, some_faults_sync), RL_TEST(gpu, some_faults_resume),
+             RL_TEST(gpu, some_faults_gated), RL_TEST(gpu, some_faults_gated_staged),
+             RL_TEST(gpu, some_faults_one_queue), TESTS(sync), TESTS(restart), TESTS(resume),
+             TESTS(gated))
 #else
 static void gpu_some_faults(void **state)
 {

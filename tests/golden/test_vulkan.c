@@ -5,6 +5,7 @@
 #include "golden/models.h"
 
 #ifdef RL_HAVE_VULKAN
+#include "backend/vulkan/vk_backend.h"
 #include "engine/decode.h"
 #include "support/vulkan.h"
 
@@ -139,6 +140,60 @@ static void drained(void)
     rl_engine_close(e);
 }
 
+/* What a session's segments cost to record, and the logits of a few tokens. */
+typedef struct recorded {
+    uint64_t dispatches, barriers;
+    float logits[4][512];
+} recorded;
+
+static void record_session(rl_engine *e, recorded *out)
+{
+    const rl_session_params params = { .n_ctx = 64 };
+    const rl_vk_counters *now = &rl_vk_of(e->be)->stream->counters, before = *now;
+    rl_session *session;
+    rl_error err = { "" };
+    assert_ok(rl_session_open(&session, e, &params, &err));
+    out->dispatches = now->dispatches - before.dispatches;
+    out->barriers = now->barriers - before.barriers;
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t token = 3 + 7 * i;
+        assert_ok(rl_session_feed(session, &token, 1, &err));
+        memcpy(out->logits[i], rl_session_logits(session), sizeof out->logits[i]);
+    }
+    rl_session_destroy(session);
+}
+
+/* Router and choice are one dispatch in segments, where workgroups can hand over; otherwise they are
+ * two with a barrier between, and the numbers are the same. Half of the pool: there are guesses. */
+static void one_dispatch_to_route(void)
+{
+    static recorded one, two;
+    rl_vk_device_close(rl_test_vulkan_open());
+    golden_setup setup = { .model = rl_test_fixture("models/tiny-s-Q8_0.gguf"),
+                           .backend = "vulkan",
+                           .speculative = "0",
+                           .settle_ahead = true };
+    rl_engine *e;
+    rl_session *session;
+    golden_open(&setup, 64, &e, &session);
+    setup.cache_bytes = rl_experts_plan(e->experts)->full_bytes / 2;
+    rl_session_destroy(session);
+    rl_engine_close(e);
+    golden_open(&setup, 64, &e, &session);
+    rl_session_destroy(session);
+    rl_vk_device_info *info = &rl_vk_of(e->be)->device->info;
+    if (!info->hands_over) rl_test_skip("workgroups cannot hand over here");
+    record_session(e, &one);
+    info->hands_over = false;
+    record_session(e, &two);
+    assert_memory_equal(one.logits, two.logits, sizeof one.logits);
+    uint32_t n =
+        e->net.shape.n_layer; /* recorded twice: one by one, where they guess, and as a whole */
+    assert_int_equal(two.dispatches - one.dispatches, 2 * n + n - 1);
+    assert_int_equal(two.barriers - one.barriers, 2 * n);
+    rl_engine_close(e);
+}
+
 enum { GATED_TOKENS = 24 };
 
 typedef struct gated_run {
@@ -215,6 +270,10 @@ static void gated_ahead(void)
     assert_int_equal(gated.passes - plain.passes, 3); /* routers of layers 1 to 3 */
 }
 #else
+static void one_dispatch_to_route(void)
+{
+    rl_test_skip("built without the Vulkan backend");
+}
 static void gated_ahead(void)
 {
     rl_test_skip("built without the Vulkan backend");
@@ -279,6 +338,12 @@ static void vulkan_token_leaves_its_segments(void **state)
     drained();
 }
 
+static void vulkan_one_dispatch_to_route(void **state)
+{
+    (void)state;
+    one_dispatch_to_route();
+}
+
 static void vulkan_gated_token_reads_ahead(void **state)
 {
     (void)state;
@@ -289,4 +354,4 @@ static void vulkan_gated_token_reads_ahead(void **state)
 RL_TEST_MAIN(RL_TEST(vulkan, one_submission_per_token),
              RL_TEST(vulkan, one_submission_per_sampled_token),
              RL_TEST(vulkan, token_leaves_its_segments), RL_TEST(vulkan, gated_token_reads_ahead),
-             MODEL_LIST(X) RL_TEST(vulkan, tiny_s_q8_0))
+             RL_TEST(vulkan, one_dispatch_to_route), MODEL_LIST(X) RL_TEST(vulkan, tiny_s_q8_0))

@@ -15,9 +15,13 @@ if(RL_SPIRV_FILES)
       set_tests_properties(${test} PROPERTIES LABELS kernel TIMEOUT 600 SKIP_RETURN_CODE 77
         ENVIRONMENT "LP_NATIVE_VECTOR_WIDTH=${bits}")
     endforeach()
-    add_test(NAME kernel.vulkan_lanes.top_ties_width_${bits} COMMAND kernel_test_vulkan_top vulkan.top_ties)
-    set_tests_properties(kernel.vulkan_lanes.top_ties_width_${bits} PROPERTIES LABELS kernel TIMEOUT 600
-      SKIP_RETURN_CODE 77 ENVIRONMENT "LP_NATIVE_VECTOR_WIDTH=${bits}")
+    foreach(name top_ties router_sizes router_again_and_again)
+      set(test kernel.vulkan_lanes.${name}_width_${bits})
+      string(REGEX REPLACE "_.*" "" program ${name})
+      add_test(NAME ${test} COMMAND kernel_test_vulkan_${program} vulkan.${name})
+      set_tests_properties(${test} PROPERTIES LABELS kernel TIMEOUT 600 SKIP_RETURN_CODE 77
+        ENVIRONMENT "LP_NATIVE_VECTOR_WIDTH=${bits}")
+    endforeach()
   endforeach()
   find_program(RL_SPIRV_CROSS spirv-cross)
   if(RL_SPIRV_CROSS)

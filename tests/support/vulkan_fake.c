@@ -98,6 +98,9 @@ FAKE(void, GetPhysicalDeviceProperties2, VkPhysicalDevice physical,
     VkPhysicalDeviceMaintenance3Properties *most =
         rl_fake_chained(out->pNext, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES);
     if (most) most->maxMemoryAllocationSize = 1u << 30;
+    VkPhysicalDeviceDriverProperties *driver =
+        rl_fake_chained(out->pNext, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES);
+    if (driver) driver->driverID = gpu->driver;
     VkPhysicalDeviceSubgroupProperties *subgroup =
         rl_fake_chained(out->pNext, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES);
     if (!subgroup) return;
@@ -223,6 +226,7 @@ FAKE(VkResult, AllocateMemory, VkDevice device, const VkMemoryAllocateInfo *info
     }
     m->n = info->allocationSize;
     m->heap = heap;
+    memset(m->bytes, 0xcd, m->n < 4096 ? m->n : 4096); /* nobody has promised zeros */
     pthread_mutex_lock(&rl_fake.lock);
     rl_fake.used[heap] += m->n;
     m->next = rl_fake.memories;

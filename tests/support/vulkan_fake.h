@@ -22,7 +22,8 @@
 typedef struct rl_fake_gpu {
     const char *name;
     VkPhysicalDeviceType type;
-    uint32_t version; /* 0: Vulkan 1.2 */
+    uint32_t version;  /* 0: Vulkan 1.2 */
+    VkDriverId driver; /* 0: none that Vulkan knows */
     bool no_addresses, no_timelines, no_int64, no_compute, no_shuffles;
     uint32_t shared_bytes, push_bytes; /* limits; 0: enough */
     uint64_t memory_bytes;             /* 0: 1 GiB          */

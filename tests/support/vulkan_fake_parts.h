@@ -44,6 +44,7 @@ typedef struct command {
     VkBufferCopy region; /* of a fill: dstOffset and size */
     uint32_t word;       /* of a fill; of a choice: workgroups */
     rl_route_push push;
+    uint64_t arrivals; /* of a choice at the end of its router's product */
 } command;
 
 typedef struct commands {

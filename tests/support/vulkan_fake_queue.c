@@ -122,6 +122,11 @@ FAKE(void, CmdDispatch, VkCommandBuffer handle, uint32_t x, uint32_t y, uint32_t
         command route = { .what = ROUTE, .word = x };
         memcpy(&route.push, c->push, sizeof route.push);
         keep(handle, &route);
+    } else if (c->bound->op == RL_VK_ROUTER) {
+        rl_router_push push;
+        memcpy(&push, c->push, sizeof push);
+        keep(handle,
+             &(command){ .what = ROUTE, .word = 1, .push = push.route, .arrivals = push.arrivals });
     }
 }
 
@@ -249,6 +254,8 @@ static void run_route(const command *c)
     float *weights = at(p->weights, n);
     const uint32_t *forced = p->forced ? at(p->forced, n) : NULL;
     const uint64_t *residency = p->residency ? at(p->residency, 8ull * p->n_expert) : NULL;
+    const uint32_t *arrivals = c->arrivals ? at(c->arrivals, 4) : NULL;
+    if (arrivals && *arrivals) rl_guard_complain("nobody has set a counter of workgroups to 0");
     if (!token || !ids || !publish || !weights || (residency && token->halt)) return;
     bool absent = false;
     for (uint32_t t = 0; t < c->word; t++)

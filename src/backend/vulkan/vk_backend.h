@@ -36,12 +36,17 @@ typedef struct rl_vk_layer_state {
     rl_vk_span keys, values; /* attention */
 } rl_vk_layer_state;
 
+enum { RL_VK_ARRIVALS_GUESS = 256, RL_VK_ARRIVALS_BYTES = 260 };
+
 struct rl_state {
     rl_vk_arena *arena, *upload;
     rl_vk_layer_state *layers;
     rl_state_params params;
     uint32_t side; /* the current copy */
     rl_vk_block block;
+    rl_vk_span
+        arrivals; /* counters of routers that choose, zero between tokens: the layer's, and at
+                            RL_VK_ARRIVALS_GUESS that of the guess beside it */
     rl_vk_cmd *segments; /* [n_layer + 1]; recorded once */
     rl_vk_cmd whole;     /* all of them, for tokens that are submitted from the start */
     rl_vk_cmd top;       /* the largest logits, submitted behind the head when they are wanted */
@@ -194,7 +199,12 @@ rl_status rl_vk_record_shared_down(const rl_vk_recording *r, uint32_t layer, rl_
 /* publish: device address where the host reads the ids; forced: address of ids, 0: none. */
 rl_status rl_vk_record_route(const rl_vk_recording *r, uint32_t layer, uint64_t publish,
                              uint64_t forced, rl_error *err);
-/* The next layer's router on the present x, and its choice. */
+/* Both in one dispatch, one token of a state's segments; where the device and the router's type allow. */
+bool rl_vk_record_can_choose(const rl_vk_recording *r, uint32_t layer);
+rl_status rl_vk_record_moe_in_and_route(const rl_vk_recording *r, uint32_t layer, uint64_t publish,
+                                        rl_error *err);
+/* The next layer's router on the present x, and its choice: in one dispatch, or in two. */
+rl_status rl_vk_record_ahead(const rl_vk_recording *r, uint32_t next, rl_error *err);
 rl_status rl_vk_record_ahead_in(const rl_vk_recording *r, uint32_t next, rl_error *err);
 rl_status rl_vk_record_ahead_route(const rl_vk_recording *r, uint32_t next, rl_error *err);
 /* One token, ranks of the mask: gate and up; then down, kept apart per rank. */

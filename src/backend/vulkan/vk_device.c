@@ -399,6 +399,8 @@ static rl_status judge(candidate *c, const rl_vk_api *api, rl_error *err)
     api->GetPhysicalDeviceProperties2(c->physical, &properties);
     snprintf(info->driver, sizeof info->driver, "%.120s %.120s", driver.driverName,
              driver.driverInfo);
+    /* Metal orders memory within a workgroup only, and its translator drops `coherent`. */
+    info->hands_over = driver.driverID != VK_DRIVER_ID_MOLTENVK;
     memcpy(info->driver_uuid, ids.driverUUID, sizeof info->driver_uuid);
     info->allocation_bytes = allocation.maxMemoryAllocationSize;
     info->subgroup_size = info->subgroup_min = info->subgroup_max = subgroup.subgroupSize;

@@ -47,6 +47,7 @@ typedef struct rl_vk_device_info {
         byte_products; /* dot products of bytes in shaders (VK_KHR_shader_integer_dot_product)    */
     bool fast_bytes;   /* ... in hardware                                                         */
     bool matrix_units; /* VK_KHR_cooperative_matrix (not used yet)                        */
+    bool hands_over;   /* a workgroup may read what others of its dispatch have written           */
     bool usable;
     char why_not[200]; /* one clause, when not usable                                         */
 } rl_vk_device_info;

@@ -192,6 +192,35 @@ static void spread(const rl_vk_ops *ops, const rl_vk_matvec *m, uint32_t team, b
     *cut = (matvec_cut){ local, rows, blocks };
 }
 
+bool rl_vk_op_can_choose(const rl_vk_ops *ops, uint32_t type)
+{
+    return ops->device->info.hands_over && rl_vk_blob_find(RL_VK_ROUTER, type);
+}
+
+static uint32_t choice_groups(const rl_route_push *p) /* numbers per group of choose.glsl */
+{
+    RL_ASSERT(p->k >= 1 && p->k <= 32 && p->k <= p->n_expert && p->n_expert <= 1024);
+    return divide_up(p->n_expert, 64);
+}
+
+static rl_router_push router_push(const rl_vk_matvec *m, const rl_matvec_push *push)
+{
+    rl_router_push r = { .w = push->w,
+                         .x = push->x,
+                         .aux = push->aux,
+                         .arrivals = m->arrivals,
+                         .route = *m->choice,
+                         .cols = push->cols,
+                         .row_bytes = push->row_bytes,
+                         .despite = push->despite,
+                         .eps = push->eps };
+    RL_ASSERT(m->input == RL_INPUT_NORM && m->matrix == RL_MATRIX_PLAIN && !m->add);
+    RL_ASSERT(m->n_ranks == 1 && m->n_tokens == 1 && m->arrivals && push->token == r.route.token);
+    r.route.logits = push->y;
+    r.route.n_expert = push->rows;
+    return r;
+}
+
 rl_status rl_vk_op_matvec(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matvec *m, rl_error *err)
 {
     RL_ASSERT(m->push.cols % 32 == 0 && m->push.rows && m->n_ranks && m->n_tokens);
@@ -211,6 +240,12 @@ rl_status rl_vk_op_matvec(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matvec *m,
     uint64_t weights = (uint64_t)push.rows * push.cols * m->n_ranks * (pair ? 2 : 1);
     bool bytes = !m->floats && ops->byte_weights && weights >= ops->byte_weights &&
                  rl_vk_blob_find(RL_VK_MATVEC_BYTES, m->type);
+    if (m->choice) { /* the same product to the bit, so of the same shape */
+        rl_router_push router = router_push(m, &push);
+        return RECORD(RL_VK_ROUTER, m->type, &router, groups, 1, 1, local, rows, team, m->input,
+                      m->matrix, m->add, chunks, min_u32(chunks, MATVEC_TILE), 1, blocks,
+                      choice_groups(&router.route));
+    }
     return RECORD(bytes ? RL_VK_MATVEC_BYTES : RL_VK_MATVEC, m->type, &push, groups, m->n_ranks,
                   m->n_tokens, cut.local, cut.rows, team, m->input, m->matrix, m->add, chunks,
                   min_u32(chunks, MATVEC_TILE), m->input == RL_INPUT_HEADS ? push.parts : 1,
@@ -300,10 +335,7 @@ rl_status rl_vk_op_attn_out(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, uint32_t
 rl_status rl_vk_op_route(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, bool forced,
                          const rl_route_push *push, rl_error *err)
 {
-    RL_ASSERT(push->k >= 1 && push->k <= 32 && push->k <= push->n_expert);
-    RL_ASSERT(push->n_expert <= 1024);
-    return RECORD(RL_VK_ROUTE, RL_VK_NO_TYPE, push, n, 1, 1, 64, forced,
-                  divide_up(push->n_expert, 64));
+    return RECORD(RL_VK_ROUTE, RL_VK_NO_TYPE, push, n, 1, 1, 64, forced, choice_groups(push));
 }
 
 rl_status rl_vk_op_experts_down(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type, uint32_t input,

@@ -55,10 +55,18 @@ typedef struct rl_vk_matvec {
     bool floats;        /* not as products of bytes: must agree to the bit with another kernel    */
     uint32_t beside;    /* rows of other products that run at the same time */
     uint32_t team_rows; /* rows per team of lanes; 0: as many as the device can fill */
+    /* A router's product, one token with RL_INPUT_NORM: the workgroup that is last chooses, too. Of
+     * the push, .logits and .n_expert follow from the product. NULL: nobody chooses. */
+    const rl_route_push *choice;
+    uint64_t
+        arrivals; /* with a choice: a word that is 0, and is again when all have run; its own */
     rl_matvec_push push;
 } rl_vk_matvec;
 RL_MUST_CHECK rl_status rl_vk_op_matvec(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matvec *m,
                                         rl_error *err);
+
+/* Whether a product with a matrix of this type can have a choice. */
+bool rl_vk_op_can_choose(const rl_vk_ops *ops, uint32_t type);
 
 /* Y = X W^T, tile by tile. The input RL_INPUT_NORM is not offered: norm first. */
 typedef struct rl_vk_matmul {

@@ -22,7 +22,9 @@ typedef struct product {
     const rl_weight *pair; /* silu(w x) * (pair x), one token only */
     uint64_t add;          /* 0: nothing */
     uint32_t head, parts;
-    uint32_t beside; /* rows of other products that run at the same time */
+    uint32_t beside;             /* rows of other products that run at the same time */
+    const rl_route_push *choice; /* made by the workgroup that is last; NULL: none */
+    uint64_t arrivals;           /* its counter */
 } product;
 
 static rl_status record_product(const rl_vk_recording *r, const product *p, rl_error *err)
@@ -56,6 +58,8 @@ static rl_status record_product(const rl_vk_recording *r, const product *p, rl_e
                        .n_ranks = 1,
                        .n_tokens = r->n,
                        .beside = p->beside,
+                       .choice = p->choice,
+                       .arrivals = p->arrivals,
                        .push = { .w = p->w->address,
                                  .second = p->pair ? p->pair->address - p->w->address : 0,
                                  .x = p->x,
@@ -242,6 +246,38 @@ rl_status rl_vk_record_mix_out(const rl_vk_recording *r, uint32_t layer, rl_erro
 
 /* ---- router and shared expert -------------------------------------------------------------------------- */
 
+static uint64_t residency_row(const rl_vk_backend *vk, uint32_t layer)
+{
+    return vk->residency.address + 8ull * layer * vk->net->shape.n_expert;
+}
+
+static rl_route_push choice_of(const rl_vk_recording *r, uint32_t layer, uint64_t publish)
+{
+    rl_vk_backend *vk = r->vk;
+    return (rl_route_push){ .logits = vk->buf.router.address,
+                            .ids = vk->buf.ids.address,
+                            .weights = vk->buf.weights.address,
+                            .publish = publish,
+                            .residency = residency_row(vk, layer),
+                            .token = r->block->token,
+                            .n_expert = vk->net->shape.n_expert,
+                            .k = vk->net->shape.n_expert_used,
+                            .layer = layer };
+}
+
+/* A guess must not halt anything: it looks nothing up that could be absent. */
+static rl_route_push guess_of(const rl_vk_recording *r, uint32_t next)
+{
+    rl_vk_backend *vk = r->vk;
+    uint64_t k = vk->net->shape.n_expert_used;
+    rl_route_push push = choice_of(r, next, vk->out.ahead.address + 4 * k * next);
+    push.logits = vk->buf.ahead_router.address;
+    push.ids = vk->buf.ahead_ids.address;
+    push.weights = vk->buf.ahead_weights.address;
+    push.residency = 0;
+    return push;
+}
+
 rl_status rl_vk_record_moe_in(const rl_vk_recording *r, uint32_t layer, rl_error *err)
 {
     rl_vk_backend *vk = r->vk;
@@ -251,13 +287,54 @@ rl_status rl_vk_record_moe_in(const rl_vk_recording *r, uint32_t layer, rl_error
     return record_to(r, input, &l->router, &vk->buf.router, err);
 }
 
-rl_status rl_vk_record_ahead_in(const rl_vk_recording *r, uint32_t next, rl_error *err)
+/* The next layer's router on the present x. */
+static product guess_product(const rl_vk_recording *r, uint32_t next)
 {
-    rl_vk_backend *vk = r->vk;
+    const rl_vk_backend *vk = r->vk;
     const rl_layer *l = &vk->net->layers[next];
     RL_ASSERT(r->n == 1);
-    product input = { .input = RL_INPUT_NORM, .x = vk->buf.x.address, .aux = l->moe_norm.address };
-    return record_to(r, input, &l->router, &vk->buf.ahead_router, err);
+    return (product){ .w = &l->router,
+                      .input = RL_INPUT_NORM,
+                      .x = vk->buf.x.address,
+                      .aux = l->moe_norm.address,
+                      .y = vk->buf.ahead_router.address };
+}
+
+rl_status rl_vk_record_ahead_in(const rl_vk_recording *r, uint32_t next, rl_error *err)
+{
+    product p = guess_product(r, next);
+    return record_product(r, &p, err);
+}
+
+bool rl_vk_record_can_choose(const rl_vk_recording *r, uint32_t layer)
+{
+    return rl_vk_op_can_choose(&r->vk->ops, r->vk->net->layers[layer].router.type);
+}
+
+rl_status rl_vk_record_moe_in_and_route(const rl_vk_recording *r, uint32_t layer, uint64_t publish,
+                                        rl_error *err)
+{
+    rl_vk_backend *vk = r->vk;
+    const rl_layer *l = &vk->net->layers[layer];
+    rl_route_push choice = choice_of(r, layer, publish);
+    RL_ASSERT(r->n == 1);
+    product p = { .w = &l->router,
+                  .input = RL_INPUT_NORM,
+                  .x = vk->buf.x.address,
+                  .aux = l->moe_norm.address,
+                  .y = vk->buf.router.address,
+                  .choice = &choice,
+                  .arrivals = r->state->arrivals.address };
+    return record_product(r, &p, err);
+}
+
+rl_status rl_vk_record_ahead(const rl_vk_recording *r, uint32_t next, rl_error *err)
+{
+    rl_route_push guess = guess_of(r, next);
+    product p = guess_product(r, next);
+    p.choice = &guess;
+    p.arrivals = r->state->arrivals.address + RL_VK_ARRIVALS_GUESS;
+    return record_product(r, &p, err);
 }
 
 /* Whether one token's gate and up can be one dispatch. */
@@ -298,44 +375,18 @@ rl_status rl_vk_record_shared_down(const rl_vk_recording *r, uint32_t layer, rl_
 
 /* ---- choice ----------------------------------------------------------------------------------------------- */
 
-static uint64_t residency_row(const rl_vk_backend *vk, uint32_t layer)
-{
-    return vk->residency.address + 8ull * layer * vk->net->shape.n_expert;
-}
-
 rl_status rl_vk_record_route(const rl_vk_recording *r, uint32_t layer, uint64_t publish,
                              uint64_t forced, rl_error *err)
 {
-    rl_vk_backend *vk = r->vk;
-    const rl_shape *s = &vk->net->shape;
-    rl_route_push push = { .logits = vk->buf.router.address,
-                           .forced = forced,
-                           .ids = vk->buf.ids.address,
-                           .weights = vk->buf.weights.address,
-                           .publish = publish,
-                           .residency = residency_row(vk, layer),
-                           .token = r->block->token,
-                           .n_expert = s->n_expert,
-                           .k = s->n_expert_used,
-                           .layer = layer };
-    return rl_vk_op_route(&vk->ops, r->cmd, r->n, forced != 0, &push, err);
+    rl_route_push push = choice_of(r, layer, publish);
+    push.forced = forced;
+    return rl_vk_op_route(&r->vk->ops, r->cmd, r->n, forced != 0, &push, err);
 }
 
-/* A guess must not halt anything: it looks nothing up that could be absent. */
 rl_status rl_vk_record_ahead_route(const rl_vk_recording *r, uint32_t next, rl_error *err)
 {
-    rl_vk_backend *vk = r->vk;
-    const rl_shape *s = &vk->net->shape;
-    rl_route_push push = { .logits = vk->buf.ahead_router.address,
-                           .ids = vk->buf.ahead_ids.address,
-                           .weights = vk->buf.ahead_weights.address,
-                           .publish = vk->out.ahead.address + 4ull * next * s->n_expert_used,
-                           .residency = 0,
-                           .token = r->block->token,
-                           .n_expert = s->n_expert,
-                           .k = s->n_expert_used,
-                           .layer = next };
-    return rl_vk_op_route(&vk->ops, r->cmd, 1, false, &push, err);
+    rl_route_push push = guess_of(r, next);
+    return rl_vk_op_route(&r->vk->ops, r->cmd, 1, false, &push, err);
 }
 
 /* ---- experts of one token ---------------------------------------------------------------------------------- */

@@ -100,19 +100,28 @@ static rl_status record_mixer(const rl_vk_recording *r, uint32_t layer, rl_error
     return RL_OK;
 }
 
-/* Router and choice. The choice keeps one workgroup busy, so the first half of the shared expert runs
- * beside it: also when the choice halts the token just there, since it goes on behind that. */
+/* Router and choice, in one dispatch where that can be. The choice keeps one workgroup busy, so the
+ * first half of the shared expert runs beside it, and the guess: also when the choice halts the token
+ * just there, since it goes on behind that. */
 static rl_status record_router(const rl_vk_recording *r, uint32_t layer, rl_error *err)
 {
     const rl_shape *s = &r->vk->net->shape;
+    const uint64_t publish = r->choices + 4ull * layer * s->n_expert_used;
     bool ahead = r->guesses && layer + 1 < s->n_layer && r->vk->net->layers[layer + 1].guessed;
+    bool one =
+        rl_vk_record_can_choose(r, layer) && (!ahead || rl_vk_record_can_choose(r, layer + 1));
     rl_vk_recording beside = *r;
     beside.despite = layer + 1;
+    if (one) {
+        TRY(rl_vk_record_moe_in_and_route(r, layer, publish, err));
+        TRY(rl_vk_record_shared_up(&beside, layer, err));
+        return ahead ? rl_vk_record_ahead(&beside, layer + 1, err) : RL_OK;
+    }
     TRY(rl_vk_record_moe_in(r, layer, err));
     if (ahead) TRY(rl_vk_record_ahead_in(r, layer + 1, err));
     rl_vk_cmd_barrier(r->cmd);
     mark(r, RL_STAGE_MOE_IN);
-    TRY(rl_vk_record_route(r, layer, r->choices + 4ull * layer * s->n_expert_used, 0, err));
+    TRY(rl_vk_record_route(r, layer, publish, 0, err));
     TRY(rl_vk_record_shared_up(&beside, layer, err));
     if (ahead) TRY(rl_vk_record_ahead_route(r, layer + 1, err));
     return RL_OK;

@@ -119,6 +119,8 @@ rl_status rl_vk_state_create(rl_backend *be, rl_state **out, const rl_state_para
     if (!status)
         status = rl_vk_arena_create(&state->arena, vk->device, RL_VK_PLACE_DEVICE, slab,
                                     "a session's state", err);
+    if (!status)
+        status = rl_vk_arena_take(state->arena, RL_VK_ARRIVALS_BYTES, 256, &state->arrivals, err);
     if (!status) status = take_layers(vk, state, err);
     if (!status)
         status = rl_vk_arena_create(&state->upload, vk->device, RL_VK_PLACE_UPLOAD,
@@ -152,6 +154,7 @@ rl_status rl_vk_state_reset(rl_backend *be, rl_state *state, rl_error *err)
     rl_status status = rl_vk_stage_flush(vk, err);
     if (!status) status = rl_vk_cmd_begin(&vk->copy, true, err);
     if (status) return status;
+    rl_vk_cmd_fill(&vk->copy, &state->arrivals, 0, RL_VK_ARRIVALS_BYTES, 0);
     for (uint32_t i = 0; i < vk->net->shape.n_layer; i++) {
         if (!vk->net->layers[i].recurrent) continue;
         rl_vk_layer_state *l = &state->layers[i];

@@ -19,6 +19,12 @@
 // Numerics f32 on exactly decoded weights, or products of bytes to the same precision (RL_INTEGER,
 //          dot.glsl); the RMS of the norm is found beside the products and
 //          applied to the sums, since it is one factor for all of them
+// RL_ROUTER: a router's product (RL_INPUT_NORM, one token) and the choice of experts in one dispatch.
+//          The workgroup that is the last to have written its logits makes the choice (choose.glsl).
+//          Who is last is counted in a word of memory, which the last sets back to 0. Workgroups of a
+//          halted token are counted too: the host may halt one while some of them have begun. On a
+//          halt nothing is chosen either.
+//          Push     rl_router_push      Test kernel.vulkan.router*
 // Oracle   matrix products of backend/oracle            Test kernel.vulkan.matvec*
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -40,7 +46,20 @@ layout(constant_id = 7) const uint TILE = 64;       // chunks that are in shared
 layout(constant_id = 8) const uint HEAD_PARTS = 4;  // RL_INPUT_HEADS: partial sums per head
 layout(constant_id = 9) const uint BLOCKS = 1;      // times ROWS rows of a team, one after the other
 
+#ifdef RL_ROUTER
+#extension GL_KHR_memory_scope_semantics : require
+layout(constant_id = 10) const uint PER_GROUP = 8;
+const uint FORCED = 0;
+layout(push_constant, std430) uniform Push { rl_router_push router; };
+rl_matvec_push p;
+#include "choose.glsl"
+#define RL_RESULT rl_floats_coherent // read by another workgroup
+#define RL_MAIN   product
+#else
 layout(push_constant, std430) uniform Push { rl_matvec_push p; };
+#define RL_RESULT rl_floats_out
+#define RL_MAIN   main
+#endif
 
 const bool PAIR = MATRIX == RL_MATRIX_PAIR || MATRIX == RL_MATRIX_ROUTED_PAIR;
 const bool ROUTED = MATRIX == RL_MATRIX_ROUTED || MATRIX == RL_MATRIX_ROUTED_PAIR;
@@ -117,7 +136,7 @@ void fetch_rows(rl_words w, rl_words w_second, uint first, uint g)
     }
 }
 
-void main()
+void RL_MAIN()
 {
     uint rank = gl_WorkGroupID.y, token = gl_WorkGroupID.z, id = gl_LocalInvocationIndex;
     if (ROUTED && ((p.mask >> rank) & 1u) == 0u) return;
@@ -147,7 +166,7 @@ void main()
         base += slot;
     }
     rl_words w = rl_words(base), w_second = rl_words(base + (PAIR ? p.second : 0ul));
-    rl_floats_out y = rl_floats_out(p.y + 4ul * uint64_t(token * p.y_token + rank * p.rows));
+    RL_RESULT y = RL_RESULT(p.y + 4ul * uint64_t(token * p.y_token + rank * p.rows));
     rl_floats add = rl_floats(p.add + 4ul * uint64_t(token * p.y_token));
 
     uint lane = gl_SubgroupInvocationID & (TEAM - 1u), teams = gl_SubgroupSize / TEAM;
@@ -231,3 +250,38 @@ void main()
         }
     }
 }
+
+#ifdef RL_ROUTER
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer rl_counter { uint n; };
+shared bool chooses;
+
+void main()
+{
+    rl_route_push route = router.route;
+    rl_token token = rl_token(route.token);
+    uint halt = token.v.halt, check = token.v.check;
+    p.w = router.w;
+    p.x = router.x;
+    p.aux = router.aux;
+    p.y = route.logits;
+    p.token = route.token;
+    p.cols = router.cols;
+    p.rows = route.n_expert;
+    p.row_bytes = router.row_bytes;
+    p.despite = router.despite;
+    p.eps = router.eps;
+    product();
+    // What this workgroup has written comes before its arrival, and that before what the last one reads.
+    const int memory = gl_StorageSemanticsBuffer | gl_StorageSemanticsShared;
+    controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, memory, gl_SemanticsAcquireRelease);
+    if (gl_LocalInvocationIndex == 0u) {
+        rl_counter arrivals = rl_counter(router.arrivals);
+        uint before = atomicAdd(arrivals.n, 1u, gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease);
+        bool last = before == gl_NumWorkGroups.x - 1u;
+        if (last) arrivals.n = 0u;
+        chooses = last && (halt == 0u || halt == p.despite); // one answer for all, whatever the others saw
+    }
+    controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, memory, gl_SemanticsAcquireRelease);
+    if (chooses) rl_choose(route, 0u, check != 0u, true);
+}
+#endif

@@ -197,6 +197,22 @@ struct rl_route_push {
     RL_U32 unused;
 };
 
+#ifndef GL_core_profile
+typedef struct rl_route_push rl_route_push;
+#endif
+
+/* One token: its router's product, whose last workgroup makes the choice (matvec.comp, RL_ROUTER). */
+struct rl_router_push {
+    RL_U64 w;   /* [E][cols]                                                 */
+    RL_U64 x;   /* [cols]                                                    */
+    RL_U64 aux; /* [cols] weights of the norm                                */
+    RL_U64 arrivals; /* u32: workgroups that are done; zero before and after      */
+    rl_route_push route; /* .logits: where the product goes                           */
+    RL_U32 cols, row_bytes;
+    RL_U32 despite; /* as in rl_matvec_push                                      */
+    RL_F32 eps;
+};
+
 /* One token: products of the chosen experts' last matrices, summed with everything else. */
 struct rl_experts_down_push {
     RL_U64 w;   /* offset in the slot                                */
@@ -257,6 +273,7 @@ RL_STRUCT(rl_attn_prep_push, 88)
 RL_STRUCT(rl_attn_push, 112)
 RL_STRUCT(rl_attn_out_push, 40)
 RL_STRUCT(rl_route_push, 72)
+RL_STRUCT(rl_router_push, 120)
 RL_STRUCT(rl_experts_down_push, 104)
 RL_STRUCT(rl_moe_sum_push, 48)
 RL_STRUCT(rl_argmax_push, 32)
