@@ -262,6 +262,71 @@ static void bench_matvec(bench *b, uint32_t type, uint32_t rows, uint32_t cols, 
     }
 }
 
+/* ---- a router and its choice ------------------------------------------------------------------------- */
+
+typedef struct router_ctx {
+    matvec_ctx product;
+    rl_route_push choice;
+    uint64_t arrivals;
+    bool one; /* dispatch */
+} router_ctx;
+
+static void record_router(bench *b, void *ctx, uint32_t i)
+{
+    router_ctx *c = ctx;
+    c->product.op.choice = c->one ? &c->choice : NULL;
+    c->product.op.arrivals = c->arrivals;
+    record_matvec(b, &c->product, i);
+    if (c->one) return;
+    rl_vk_cmd_barrier(&b->cmd);
+    MUST(rl_vk_op_route(&b->ops, &b->cmd, 1, false, &c->choice, &err));
+}
+
+static void bench_router(bench *b, uint32_t n_expert, uint32_t k, uint32_t cols)
+{
+    char shape[64];
+    reset(b);
+    router_ctx c = { .product.n = 48 };
+    uint64_t bytes = matrix_bytes(RL_QUANT_F32, n_expert, cols);
+    for (uint32_t i = 0; i < c.product.n; i++)
+        c.product.w[i] = take(b, bytes);
+    fill_random(b, c.product.w, c.product.n, bytes);
+    rl_vk_span x[2] = { take(b, 4ull * cols), take(b, 4ull * cols) }, word = take(b, 4);
+    rl_vk_span logits = take(b, 4ull * n_expert), slots = take(b, 8ull * n_expert);
+    const uint32_t zero = 0;
+    fill_random(b, x, 2, 4ull * cols);
+    fill_random(b, &slots, 1, 8ull * n_expert);
+    MUST(rl_vk_upload(b->uploader, &word, 0, &zero, sizeof zero, &err));
+    c.arrivals = word.address;
+    c.choice = (rl_route_push){ .logits = logits.address,
+                                .ids = take(b, 4ull * k).address,
+                                .weights = take(b, 4ull * k).address,
+                                .publish = take(b, 4ull * k).address,
+                                .residency = slots.address,
+                                .token = b->token.address,
+                                .n_expert = n_expert,
+                                .k = k };
+    c.product.op = (rl_vk_matvec){ .type = RL_QUANT_F32,
+                                   .input = RL_INPUT_NORM,
+                                   .n_ranks = 1,
+                                   .n_tokens = 1,
+                                   .push = { .x = x[0].address,
+                                             .aux = x[1].address,
+                                             .y = logits.address,
+                                             .token = b->token.address,
+                                             .cols = cols,
+                                             .rows = n_expert,
+                                             .eps = 1e-6f } };
+    snprintf(shape, sizeof shape, "%u of %ux%u", k, n_expert, cols);
+    const char *labels[] = { "router_two", "router_one" };
+    for (int one = 0; one < 2; one++) {
+        c.one = one;
+        if (one && !rl_vk_op_can_choose(&b->ops, RL_QUANT_F32)) break;
+        report(b, labels[one], "f32", shape, c.product.n,
+               time_chain(b, record_router, &c, c.product.n, true), (double)bytes);
+    }
+}
+
 /* ---- experts -------------------------------------------------------------------------------------------- */
 
 typedef struct experts_ctx {
@@ -572,6 +637,7 @@ static void run(bench *b, bool quick)
         bench_experts(b, RL_QUANT_IQ1_M, h, f, 10);
         bench_experts(b, RL_QUANT_IQ2_XS, h, f, 10);
     }
+    if (wanted(b, "router")) bench_router(b, quick ? 64 : 512, 10, h);
     if (wanted(b, "delta")) bench_delta(b, quick ? 2 : 16, quick ? 4 : 32, 128, 4);
     if (wanted(b, "attention")) {
         bench_attention(b, 100, quick ? 4 : 128);
