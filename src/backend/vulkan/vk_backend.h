@@ -44,9 +44,9 @@ struct rl_state {
     rl_state_params params;
     uint32_t side; /* the current copy */
     rl_vk_block block;
-    rl_vk_span
-        arrivals; /* counters of routers that choose, zero between tokens: the layer's, and at
-                            RL_VK_ARRIVALS_GUESS that of the guess beside it */
+    /* Counters of routers that choose, zero between tokens: the layer's, and at RL_VK_ARRIVALS_GUESS
+     * that of the guess beside it. */
+    rl_vk_span arrivals;
     rl_vk_cmd *segments; /* [n_layer + 1]; recorded once */
     rl_vk_cmd whole;     /* all of them, for tokens that are submitted from the start */
     rl_vk_cmd top;       /* the largest logits, submitted behind the head when they are wanted */

@@ -56,10 +56,10 @@ typedef struct rl_vk_matvec {
     uint32_t beside;    /* rows of other products that run at the same time */
     uint32_t team_rows; /* rows per team of lanes; 0: as many as the device can fill */
     /* A router's product, one token with RL_INPUT_NORM: the workgroup that is last chooses, too. Of
-     * the push, .logits and .n_expert follow from the product. NULL: nobody chooses. */
+     * the push, .logits and .n_expert follow from the product. NULL: nobody chooses. `arrivals` is
+     * the address of a word that is 0, and is so again when all have run: at a time only for this. */
     const rl_route_push *choice;
-    uint64_t
-        arrivals; /* with a choice: a word that is 0, and is again when all have run; its own */
+    uint64_t arrivals;
     rl_matvec_push push;
 } rl_vk_matvec;
 RL_MUST_CHECK rl_status rl_vk_op_matvec(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matvec *m,

@@ -100,9 +100,9 @@ static rl_status record_mixer(const rl_vk_recording *r, uint32_t layer, rl_error
     return RL_OK;
 }
 
-/* Router and choice, in one dispatch where that can be. The choice keeps one workgroup busy, so the
- * first half of the shared expert runs beside it, and the guess: also when the choice halts the token
- * just there, since it goes on behind that. */
+/* Router and choice, in one dispatch where that can be, and then one stage. The choice keeps one
+ * workgroup busy, so the first half of the shared expert runs beside it, and the guess: also when the
+ * choice halts the token just there, since it goes on behind that. */
 static rl_status record_router(const rl_vk_recording *r, uint32_t layer, rl_error *err)
 {
     const rl_shape *s = &r->vk->net->shape;

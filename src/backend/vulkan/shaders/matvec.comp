@@ -51,7 +51,7 @@ layout(constant_id = 9) const uint BLOCKS = 1;      // times ROWS rows of a team
 layout(constant_id = 10) const uint PER_GROUP = 8;
 const uint FORCED = 0;
 layout(push_constant, std430) uniform Push { rl_router_push router; };
-rl_matvec_push p;
+rl_matvec_push p; // what of it a router needs
 #include "choose.glsl"
 #define RL_RESULT rl_floats_coherent // read by another workgroup
 #define RL_MAIN   product
@@ -264,10 +264,12 @@ void main()
     p.x = router.x;
     p.aux = router.aux;
     p.y = route.logits;
+    p.add = 0ul;
     p.token = route.token;
     p.cols = router.cols;
     p.rows = route.n_expert;
     p.row_bytes = router.row_bytes;
+    p.x_rank = p.x_token = p.y_token = 0u; // there is one token
     p.despite = router.despite;
     p.eps = router.eps;
     product();

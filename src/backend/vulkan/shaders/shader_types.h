@@ -203,13 +203,13 @@ typedef struct rl_route_push rl_route_push;
 
 /* One token: its router's product, whose last workgroup makes the choice (matvec.comp, RL_ROUTER). */
 struct rl_router_push {
-    RL_U64 w;   /* [E][cols]                                                 */
-    RL_U64 x;   /* [cols]                                                    */
-    RL_U64 aux; /* [cols] weights of the norm                                */
-    RL_U64 arrivals; /* u32: workgroups that are done; zero before and after      */
-    rl_route_push route; /* .logits: where the product goes                           */
+    RL_U64 w;            /* [E][cols]                                            */
+    RL_U64 x;            /* [cols]                                               */
+    RL_U64 aux;          /* [cols] weights of the norm                           */
+    RL_U64 arrivals;     /* u32: workgroups that are done; zero before and after */
+    rl_route_push route; /* .logits: where the product goes                      */
     RL_U32 cols, row_bytes;
-    RL_U32 despite; /* as in rl_matvec_push                                      */
+    RL_U32 despite; /* as in rl_matvec_push */
     RL_F32 eps;
 };
 
