@@ -242,10 +242,10 @@ rl_status rl_vk_op_matvec(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matvec *m,
                  rl_vk_blob_find(RL_VK_MATVEC_BYTES, m->type);
     if (m->choice) { /* the same product to the bit, so of the same shape */
         rl_router_push router = router_push(m, &push);
-        RL_ASSERT(local >= 64); /* choose.glsl */
-        return RECORD(RL_VK_ROUTER, m->type, &router, groups, 1, 1, local, rows, team, m->input,
-                      m->matrix, m->add, chunks, min_u32(chunks, MATVEC_TILE), 1, blocks,
-                      choice_groups(&router.route));
+        RL_ASSERT(cut.local >= 64); /* choose.glsl */
+        return RECORD(RL_VK_ROUTER, m->type, &router, groups, 1, 1, cut.local, cut.rows, team,
+                      m->input, m->matrix, m->add, chunks, min_u32(chunks, MATVEC_TILE), 1,
+                      cut.blocks, choice_groups(&router.route));
     }
     return RECORD(bytes ? RL_VK_MATVEC_BYTES : RL_VK_MATVEC, m->type, &push, groups, m->n_ranks,
                   m->n_tokens, cut.local, cut.rows, team, m->input, m->matrix, m->add, chunks,
