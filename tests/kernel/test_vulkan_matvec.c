@@ -25,11 +25,33 @@ static double silu(double x)
     return x / (1 + exp(-x));
 }
 
-/* One dense product. wide: teams of many rows, as on a device that is easily filled. */
+/* How the device that a product is cut for differs from the one that computes it. */
+typedef enum cut_for {
+    AS_IT_IS,
+    EASILY_FILLED, /* teams of many rows */
+    FEW_UNITS,     /* a GPU that tells how many units it has: workgroups are balanced over them */
+    WIDE_GROUPS    /* a GPU whose workgroups are no power of two, several blocks each */
+} cut_for;
+
+static void pretend(rl_test_gpu *gpu, cut_for device)
+{
+    rl_vk_ops *ops = &gpu->ops;
+    if (device == AS_IT_IS) return;
+    ops->lanes = 1;
+    if (device == EASILY_FILLED) return;
+    ops->software = false;
+    ops->groups = 1;
+    ops->workgroup = 320;
+    gpu->device->info.compute_units = device == FEW_UNITS ? 3 : 0;
+}
+
+/* One dense product. */
 static void check_shape(uint32_t type, uint32_t rows, uint32_t cols, uint32_t input, bool add,
-                        bool wide)
+                        cut_for device)
 {
     rl_test_gpu *gpu = rl_test_gpu_begin();
+    const rl_vk_ops ops = gpu->ops;
+    const uint32_t units = gpu->device->info.compute_units;
     rl_error err;
     const rl_quant_info *info = rl_quant_find(type);
     rl_test_matrix m = rl_test_matrix_make(type, rows, cols, rows);
@@ -65,10 +87,10 @@ static void check_shape(uint32_t type, uint32_t rows, uint32_t cols, uint32_t in
                                   .cols = cols,
                                   .rows = rows,
                                   .eps = eps } };
-    uint32_t lanes = gpu->ops.lanes;
-    if (wide) gpu->ops.lanes = 1;
+    pretend(gpu, device);
     assert_ok(rl_vk_op_matvec(&gpu->ops, &gpu->cmd, &op, &err));
-    gpu->ops.lanes = lanes;
+    gpu->ops = ops;
+    gpu->device->info.compute_units = units;
     rl_test_gpu_get(gpu, &gy, y, rows * sizeof *y);
     for (uint32_t r = 0; r < rows; r++) {
         double magnitude, want = rl_test_dot(m.values + (size_t)r * cols, xd, cols, &magnitude);
@@ -94,12 +116,14 @@ static void sweep(uint32_t type, bool bytes)
         rl_test_skip("no dot products of bytes in subgroups of %u", device->subgroup_min);
     ops->byte_weights = bytes;
     uint32_t unit = info->block > 32 ? info->block : 32;
-    check_shape(type, 131, 512, RL_INPUT_PLAIN, false, false); /* every code of the type */
-    check_shape(type, 5, 3 * unit, RL_INPUT_NORM, true, false);
+    check_shape(type, 131, 512, RL_INPUT_PLAIN, false, AS_IT_IS); /* every code of the type */
+    check_shape(type, 5, 3 * unit, RL_INPUT_NORM, true, AS_IT_IS);
     if (type != RL_QUANT_F32 && type != RL_QUANT_Q4_K && type != RL_QUANT_IQ1_M) return;
-    check_shape(type, 1, unit, RL_INPUT_PLAIN, false, true);
-    check_shape(type, 33, 2 * unit, RL_INPUT_SWIGLU, true, false);
-    check_shape(type, 3, 2048 + (unit < 256 ? 32 : 0), RL_INPUT_NORM, true, true);
+    check_shape(type, 1, unit, RL_INPUT_PLAIN, false, EASILY_FILLED);
+    check_shape(type, 33, 2 * unit, RL_INPUT_SWIGLU, true, AS_IT_IS);
+    check_shape(type, 3, 2048 + (unit < 256 ? 32 : 0), RL_INPUT_NORM, true, EASILY_FILLED);
+    check_shape(type, 1003, 3 * unit, RL_INPUT_NORM, true, FEW_UNITS);
+    check_shape(type, 1003, 3 * unit, RL_INPUT_NORM, true, WIDE_GROUPS);
 }
 
 #define RL_SHADER(OP, file, push)

@@ -139,33 +139,47 @@ typedef struct matvec_cut {
     uint32_t local, rows, blocks;
 } matvec_cut;
 
-/* Workgroups of about the same size, as many as there are compute units or a multiple: the last unit
- * to finish is what a token waits for. A workgroup costs its rows, and on top about as much as four
- * rows to prepare the input, and to wait for all of its own (one row per 64 lanes); units with less
- * than 480 lanes at work wait for memory. Two rows at a time where there are enough: they share the
- * reading of the input. False where the product is too small for that, or the units
- * are not known. Figures as measured on an H200. */
-static bool balance(const rl_vk_ops *ops, const rl_vk_matvec *m, uint32_t team, bool pair,
-                    matvec_cut *cut)
+/* The cost of a cut, in rows: what the busiest compute unit has to do. A workgroup costs its rows, as
+ * much as about four rows to prepare the input, and a row per 64 lanes to wait for all of its own.
+ * UINT64_MAX for one that leaves units waiting for memory: with less than 480 lanes at work, or with
+ * one block after the other and nobody to take turns with. */
+static uint64_t cut_cost(const rl_vk_matvec *m, uint32_t team, bool pair, uint64_t units,
+                         const matvec_cut *cut)
 {
-    enum { STEP = 64, MOST = 640, BUSY = 480, PREPARE = 4 };
+    enum { BUSY = 480, PREPARE = 4 };
+    uint32_t taken = cut->local / team * cut->rows * cut->blocks,
+             outputs = pair ? taken / 2 : taken;
     uint64_t all = ((uint64_t)m->push.rows * m->n_ranks + m->beside) * m->n_tokens;
+    if (all / outputs * cut->local < units * BUSY) return UINT64_MAX;
+    uint64_t groups = (uint64_t)divide_up(m->push.rows, outputs) * m->n_ranks * m->n_tokens +
+                      divide_up((uint64_t)m->beside * m->n_tokens, outputs);
+    if (cut->blocks > 2 && groups < 3 * units) return UINT64_MAX;
+    return divide_up(groups, units) * (taken + PREPARE + cut->local / 64);
+}
+
+/* A token waits for the last compute unit of every dispatch, so work is cut into as many workgroups as
+ * there are units, or a multiple. Of the cuts within a thirtieth of the best the one with the smallest
+ * workgroups is taken, since one of them prepares its input while another computes. Two rows at a time
+ * where there are enough: they share the reading of the input. False where the product is too small
+ * for that, or the units are not known. Figures as measured on an H200 (docs/gpu-routing.md). */
+static bool balance(const rl_vk_ops *ops, const rl_vk_matvec *m, uint32_t team, bool pair,
+                    matvec_cut *out)
+{
+    enum { LEAST = 256, STEP = 64, MOST = 640 };
     uint64_t units = ops->device->info.compute_units, best = UINT64_MAX;
     uint32_t most = min_u32(MOST, ops->device->info.workgroup_size);
-    if (!units || ops->software || m->team_rows || m->push.cols / 32 > MATVEC_TILE) return false;
-    for (uint32_t rows = 2; rows && best == UINT64_MAX; rows = pair ? 0 : rows / 2)
-        for (uint32_t local = 4 * STEP; local <= most; local += STEP)
-            for (uint32_t blocks = 1; blocks <= MATVEC_BLOCKS; blocks++) {
-                if (local % ops->subgroup || rows > team) continue;
-                uint32_t taken = local / team * rows * blocks; /* rows of a workgroup */
-                uint32_t outputs = pair ? taken / 2 : taken;
-                uint64_t groups =
-                    (uint64_t)divide_up(m->push.rows, outputs) * m->n_ranks * m->n_tokens +
-                    divide_up((uint64_t)m->beside * m->n_tokens, outputs);
-                uint64_t cost = divide_up(groups, units) * (taken + PREPARE + local / STEP);
-                if (all / outputs * local < units * BUSY || cost >= best) continue;
+    if (!units || ops->software || m->team_rows) return false;
+    if (team < 2 || m->push.cols / 32 > MATVEC_TILE) return false;
+    for (matvec_cut cut = { .rows = min_u32(2, team) }; cut.rows && best == UINT64_MAX;
+         cut.rows = pair ? 0 : cut.rows / 2)
+        for (cut.local = LEAST; cut.local <= most; cut.local += STEP)
+            for (cut.blocks = 1; cut.blocks <= MATVEC_BLOCKS; cut.blocks++) {
+                uint64_t cost =
+                    cut.local % ops->subgroup ? UINT64_MAX : cut_cost(m, team, pair, units, &cut);
+                bool larger = best != UINT64_MAX && cut.local > out->local;
+                if (cost == UINT64_MAX || cost + (larger ? best / 30 : 0) >= best) continue;
                 best = cost;
-                *cut = (matvec_cut){ local, rows, blocks };
+                *out = cut;
             }
     return best != UINT64_MAX;
 }
@@ -349,20 +363,11 @@ rl_status rl_vk_op_experts_down(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type, u
     p.row_bytes = row_bytes(type, p.cols);
     uint32_t team = team_lanes(ops, p.cols);
     uint32_t rows = ops->software ? 8 : 4;
-    /* A team per rank of `rows` rows, in whole subgroups; and as many times over as makes the compute
-     * units finish together (see balance: a workgroup costs its rows and about four more). */
-    uint32_t once = p.k * team, most = min_u32(640, ops->device->info.workgroup_size), parts = 1;
-    uint64_t units = ops->device->info.compute_units, best = UINT64_MAX;
-    for (uint32_t n = 1; units && !ops->software && n * once <= most; n++) {
-        uint64_t cost = divide_up(divide_up(p.rows, n * rows), units) * (n * rows + 4);
-        if (cost >= best) continue;
-        best = cost;
-        parts = n;
-    }
-    uint32_t local = divide_up((uint64_t)parts * once, ops->subgroup) * ops->subgroup;
-    local = min_u32(local, most / ops->subgroup * ops->subgroup);
-    return RECORD(RL_VK_EXPERTS_DOWN, type, &p, divide_up(p.rows, parts * rows), 1, 1, local, rows,
-                  team, input, p.cols / 32, parts);
+    /* A team per rank, in whole subgroups. */
+    uint32_t local = divide_up((uint64_t)p.k * team, ops->subgroup) * ops->subgroup;
+    local = min_u32(local, 256 / ops->subgroup * ops->subgroup);
+    return RECORD(RL_VK_EXPERTS_DOWN, type, &p, divide_up(p.rows, rows), 1, 1, local, rows, team,
+                  input, p.cols / 32);
 }
 
 rl_status rl_vk_op_moe_sum(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, const rl_moe_sum_push *push,

@@ -166,9 +166,7 @@ rl_status rl_vk_record_attn_in(const rl_vk_recording *r, uint32_t layer, rl_erro
     const rl_layer *l = &vk->net->layers[layer];
     product input;
     TRY(record_norm(r, &l->mix_norm, &input, err));
-    input.beside = l->attn.k.rows + l->attn.v.rows;
     TRY(record_to(r, input, &l->attn.q, &vk->buf.u, err));
-    input.beside = 0;
     TRY(record_to(r, input, &l->attn.k, &vk->buf.k, err));
     return record_to(r, input, &l->attn.v, &vk->buf.v, err);
 }

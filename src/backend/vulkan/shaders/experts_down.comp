@@ -3,8 +3,8 @@
 // As in matvec.comp, all loads are on their way before the first is waited for, and the products are
 // loops over one copy of the code.
 //
-// Grid     x: blocks of PARTS times ROWS rows, which share the codebook and, through the first cache, x
-// Local    teams of TEAM lanes (as in matvec.comp); a team takes every n-th rank of ROWS rows
+// Grid     x: blocks of ROWS rows
+// Local    teams of TEAM lanes (as in matvec.comp); a team takes every n-th rank
 // Reads    x [k][cols]; the matrices of the chosen experts; weights; the shared expert's result
 // Writes   y [rows] in place; nothing on a halt
 // Push     rl_experts_down_push
@@ -21,26 +21,22 @@ layout(constant_id = 1) const uint ROWS = 4;
 layout(constant_id = 2) const uint TEAM = 16;
 layout(constant_id = 3) const uint INPUT = 0; // plain or swiglu
 layout(constant_id = 4) const uint CHUNKS = 16;
-layout(constant_id = 5) const uint PARTS = 1;
 layout(push_constant, std430) uniform Push { rl_experts_down_push p; };
 
 const uint ITERS = (CHUNKS + TEAM - 1u) / TEAM;
-const uint ALL = PARTS * ROWS;  // rows of the workgroup
-shared float product[32 * ALL]; // [rank][row]
+shared float product[32 * ROWS]; // [rank][row]
 shared float weight[32];
 
 void main()
 {
-    uint id = gl_LocalInvocationIndex;
+    uint id = gl_LocalInvocationIndex, first = gl_WorkGroupID.x * ROWS;
     uint lane = gl_SubgroupInvocationID & (TEAM - 1u);
-    uint teams = gl_SubgroupSize / TEAM * gl_NumSubgroups / PARTS; // of a part
+    uint teams = gl_SubgroupSize / TEAM * gl_NumSubgroups;
     uint team = gl_SubgroupID * (gl_SubgroupSize / TEAM) + gl_SubgroupInvocationID / TEAM;
-    uint part = team / teams, first = gl_WorkGroupID.x * ALL + part * ROWS;
-    team = part < PARTS ? team % teams : p.k; // one too many has no rank
 
     uint halt = rl_token(p.token).v.halt;
     float my_weight = id < p.k ? rl_floats(p.weights).v[id] : 0.0;
-    uint row = min(gl_WorkGroupID.x * ALL + min(id, ALL - 1u), p.rows - 1u);
+    uint row = min(first + min(id, ROWS - 1u), p.rows - 1u);
     rl_floats_out y = rl_floats_out(p.y);
     float before = y.v[row], shared_ = rl_floats(p.shared_).v[row];
     float scale = rl_floats(p.scale).v[0];
@@ -80,10 +76,10 @@ void main()
             acc[k] = 0.0;
         [[dont_unroll]] for (uint i = 0u; i < ITERS; i++) {
             uint g = lane + i * TEAM;
-            vec4 held_x[8];
+            vec4 part[8];
             [[unroll]] for (uint k = 0u; k < 8u; k++)
-                held_x[k] = v[k];
-            rl_input held = rl_input_of(held_x);
+                part[k] = v[k];
+            rl_input held = rl_input_of(part);
             [[dont_unroll]] for (uint k = 0u; k < ROWS; k++) {
                 rl_chunk c;
                 uint row = min(first + k, p.rows - 1u) * p.row_bytes;
@@ -106,15 +102,14 @@ void main()
         }
         [[unroll]] for (uint k = 0u; k < ROWS; k++) {
             acc[k] = rl_team_sum(acc[k], TEAM);
-            if (lane == 0u && rank < p.k) product[rank * ALL + part * ROWS + k] = acc[k];
+            if (lane == 0u && rank < p.k) product[rank * ROWS + k] = acc[k];
         }
     }
     barrier();
-    row = gl_WorkGroupID.x * ALL + id;
-    if (id >= ALL || row >= p.rows) return;
+    if (id >= ROWS || first + id >= p.rows) return;
     precise float sum = before;
     for (uint rank = 0u; rank < p.k; rank++)
-        sum = rl_fma(weight[rank], product[rank * ALL + id], sum);
+        sum = rl_fma(weight[rank], product[rank * ROWS + id], sum);
     sum = rl_fma(rl_sigmoid(scale), shared_, sum);
-    y.v[row] = sum;
+    y.v[first + id] = sum;
 }
