@@ -218,9 +218,9 @@ rl_status rl_session_create(rl_session **out, rl_model *model, const rl_session_
 void rl_session_get_stats(const rl_session *s, rl_session_stats *out)
 {
     rl_experts *x = s->engine->experts;
-    const rl_cache *cache = rl_experts_cache(x);
     *out = s->stats;
     pthread_mutex_lock(&s->engine->lock);
+    const rl_cache *cache = rl_experts_cache(x);
     rl_cache_figures f = rl_cache_get_figures(cache, RL_CACHE_DECODE);
     out->hits = f.hits;
     out->misses = f.misses;

@@ -121,7 +121,10 @@ static void touch_until(rl_decoder *d, uint32_t layer)
 static rl_status finish(rl_decoder *d, const rl_forward *f, rl_error *err)
 {
     rl_engine *e = d->engine;
-    touch_until(d, e->net.shape.n_layer);
+    if (d->n_touched < e->net.shape.n_layer) {
+        e->ops->routed->read_choices(e->be, d->choices);
+        rl_experts_touch_later(e->experts, d->n_touched, d->choices);
+    }
     if (f->first_logits >= f->batch.n) return RL_OK;
     uint32_t best;
     if (f->left) return rl_forward_leave(e, f, err);
@@ -140,6 +143,7 @@ static rl_status run_routed(rl_decoder *d, const rl_forward *f, bool restart, bo
     rl_routed_outcome outcome;
     uint64_t resumes = 0;
     rl_status status = routed->submit(e->be, &f->batch, err);
+    rl_experts_settle(e->experts); /* what the token before has used; the device is busy now */
     while (!status) {
         status = routed->wait(e->be, &outcome, err);
         if (status || outcome.complete) break;

@@ -212,8 +212,10 @@ static rl_status take_buffers(rl_experts *x, rl_error *err)
     x->ready = calloc(n, sizeof *x->ready);
     x->assign = calloc(pairs, sizeof *x->assign);
     x->starts = calloc((size_t)n + 1, sizeof *x->starts);
+    x->late_from = x->engine->net.shape.n_layer;
+    x->late = calloc((size_t)x->late_from * x->engine->net.shape.n_expert_used, sizeof *x->late);
     if (x->ids && x->groups && x->answers && x->states && x->computed && x->misses && x->ready &&
-        x->assign && x->starts)
+        x->assign && x->starts && x->late)
         return RL_OK;
     return rl_fail(err, RL_NOMEM, "no memory for the expert plan");
 }
@@ -348,6 +350,7 @@ void rl_experts_destroy(rl_experts *x)
     free(x->ready);
     free(x->assign);
     free(x->starts);
+    free(x->late);
     free(x);
 }
 
@@ -363,6 +366,7 @@ const rl_cache_plan *rl_experts_plan(const rl_experts *x)
 
 rl_cache *rl_experts_cache(rl_experts *x)
 {
+    rl_experts_settle(x);
     return x->cache;
 }
 

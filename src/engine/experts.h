@@ -43,6 +43,12 @@ void rl_experts_unload(rl_experts *experts); /* fine when nothing is held */
 
 /* For a routed token: these experts [K] were used without asking, and count as used now. */
 void rl_experts_touch(rl_experts *experts, uint32_t layer, const uint32_t *ids);
+/* The same for the layers from `from` on, choices [n_layer][K] (copied), but by the next
+ * rl_experts_settle(): looking up some hundred entries takes longer than submitting a token, so that
+ * is done while the device computes the next one. Nobody sees the difference, since whatever reads
+ * or changes the cache settles first. */
+void rl_experts_touch_later(rl_experts *experts, uint32_t from, const uint32_t *choices);
+void rl_experts_settle(rl_experts *experts);
 
 /* Reading since create. `decode_` counts batches of one token only. */
 typedef struct rl_experts_figures {
@@ -62,7 +68,7 @@ bool rl_experts_consistent(const rl_experts *experts);
 
 rl_reader_info rl_experts_io(const rl_experts *experts);
 const rl_cache_plan *rl_experts_plan(const rl_experts *experts);
-rl_cache *rl_experts_cache(rl_experts *experts);
+rl_cache *rl_experts_cache(rl_experts *experts); /* settled; ask anew after every token */
 rl_residency *rl_experts_residency(rl_experts *experts);
 
 #endif

@@ -59,6 +59,9 @@ struct rl_experts {
     uint32_t n_absent, quiet;
     uint32_t n_layers_read; /* of the batch under way */
 
+    uint32_t *late; /* [n_layer][K]: to be touched, from layer late_from on */
+    uint32_t late_from;
+
     bool decoding;
     uint64_t busy_at_begin_ns;
     rl_experts_figures figures;

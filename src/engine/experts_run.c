@@ -276,6 +276,7 @@ static void take_rest(rl_experts *x, bool all)
 static void begin_layer(rl_experts *x, uint32_t layer, const uint32_t *ids, uint32_t n_tokens)
 {
     if (x->n_ahead) take_rest(x, x->settle_ahead);
+    rl_experts_settle(x);
     plan_groups(x, layer, ids, n_tokens);
     x->asked = false;
     rl_cache_reserve_layer(x->cache, layer, x->ids, x->n_wanted, x->answers);
@@ -309,6 +310,7 @@ rl_status rl_experts_run(rl_experts *x, uint32_t layer, const uint32_t *ids, uin
 
 void rl_experts_begin(rl_experts *x, uint32_t n_tokens)
 {
+    if (n_tokens != 1) rl_experts_settle(x); /* they count as decoding */
     x->decoding = n_tokens == 1;
     x->n_absent = 0;
     x->n_layers_read = 0;
@@ -364,7 +366,7 @@ void rl_experts_unload(rl_experts *x)
     x->n_held = 0;
 }
 
-void rl_experts_touch(rl_experts *x, uint32_t layer, const uint32_t *ids)
+static void touch(rl_experts *x, uint32_t layer, const uint32_t *ids)
 {
     plan_groups(x, layer, ids, 1);
     for (uint32_t w = 0; w < x->n_wanted; w++) {
@@ -372,4 +374,25 @@ void rl_experts_touch(rl_experts *x, uint32_t layer, const uint32_t *ids)
         RL_ASSERT(resident);
     }
     x->n_wanted = 0;
+}
+
+void rl_experts_settle(rl_experts *x)
+{
+    const rl_shape *s = &x->engine->net.shape;
+    for (; x->late_from < s->n_layer; x->late_from++)
+        touch(x, x->late_from, x->late + (size_t)x->late_from * s->n_expert_used);
+}
+
+void rl_experts_touch_later(rl_experts *x, uint32_t from, const uint32_t *choices)
+{
+    const rl_shape *s = &x->engine->net.shape;
+    rl_experts_settle(x);
+    memcpy(x->late, choices, (size_t)s->n_layer * s->n_expert_used * sizeof *choices);
+    x->late_from = from;
+}
+
+void rl_experts_touch(rl_experts *x, uint32_t layer, const uint32_t *ids)
+{
+    rl_experts_settle(x);
+    touch(x, layer, ids);
 }
