@@ -9,6 +9,7 @@
 rl_status rl_vk_api_load(rl_vk_api *api, const rl_vk_hook *hook, rl_error *err)
 {
     memset(api, 0, sizeof *api);
+    api->hooked = hook != NULL;
     if (volkInitialize() == VK_SUCCESS) api->GetInstanceProcAddr = vkGetInstanceProcAddr;
     if (api->GetInstanceProcAddr) {
 #define X(name)                                                                                    \

@@ -10,6 +10,8 @@
 #define RL_BACKEND_VULKAN_VK_API_H
 
 #define VK_NO_PROTOTYPES
+#include <stdbool.h>
+
 #include <vulkan/vulkan_core.h>
 
 #include "base/status.h"
@@ -89,6 +91,7 @@ typedef struct rl_vk_api {
     RL_VK_INSTANCE_OPTIONAL_LIST(X)
     RL_VK_DEVICE_LIST(X)
 #undef X
+    bool hooked; /* by a test, which counts calls and what stays behind */
 } rl_vk_api;
 
 typedef enum rl_vk_api_stage {

@@ -648,6 +648,18 @@ done:
     return status;
 }
 
+/* Not every driver can be loaded any number of times: NVIDIA's 580 is not found any more after some
+ * twenty instances that came and went in one process. So the first instance that is done with stays,
+ * and with it the driver. */
+static bool keep_instance(VkInstance instance)
+{
+    static atomic_flag taken = ATOMIC_FLAG_INIT;
+    static VkInstance kept; /* where leak checkers find it */
+    if (atomic_flag_test_and_set(&taken)) return false;
+    kept = instance;
+    return kept != VK_NULL_HANDLE;
+}
+
 void rl_vk_device_close(rl_vk_device *device)
 {
     if (!device) return;
@@ -656,7 +668,9 @@ void rl_vk_device_close(rl_vk_device *device)
     if (device->handle && api->DestroyDevice) api->DestroyDevice(device->handle, NULL);
     if (device->messenger && api->DestroyDebugUtilsMessengerEXT)
         api->DestroyDebugUtilsMessengerEXT(device->instance, device->messenger, NULL);
-    if (device->instance && api->DestroyInstance) api->DestroyInstance(device->instance, NULL);
+    if (device->instance && api->DestroyInstance &&
+        (api->hooked || !keep_instance(device->instance)))
+        api->DestroyInstance(device->instance, NULL);
     pthread_mutex_destroy(&device->locks[0]);
     pthread_mutex_destroy(&device->locks[1]);
     free(device);
