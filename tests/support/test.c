@@ -45,13 +45,18 @@ static const char *join(const char *folder, const char *format, va_list args)
     return path;
 }
 
+/* Built on another machine (bench/gpu/run.sh), the tests find their folders in the environment. */
+static const char *folder_of(const char *name, const char *built)
+{
+    const char *elsewhere = getenv(name);
+    return elsewhere ? elsewhere : built;
+}
+
 const char *rl_test_fixture(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    const char *elsewhere =
-        getenv("RL_TEST_FIXTURES"); /* bench/gpu/run.sh: built on another machine */
-    const char *path = join(elsewhere ? elsewhere : RL_TEST_FIXTURES, format, args);
+    const char *path = join(folder_of("RL_TEST_FIXTURES", RL_TEST_FIXTURES), format, args);
     va_end(args);
     return path;
 }
@@ -60,7 +65,7 @@ const char *rl_test_scratch(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    const char *path = join(RL_TEST_SCRATCH, format, args);
+    const char *path = join(folder_of("RL_TEST_SCRATCH", RL_TEST_SCRATCH), format, args);
     va_end(args);
     return path;
 }
