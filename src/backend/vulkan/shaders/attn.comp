@@ -142,19 +142,20 @@ void main()
     float weight = 0.0; // of head id, for id < HEADS
 
     for (uint tile = begin; tile < end; tile += TILE) {
-        // scores: an invocation takes one position and a slice of the values, for all heads
+        // scores: an invocation takes one position and a slice of the values, for all heads. Neighbours
+        // take the slices of one position, a vector each in turn: so a load meets few lines of the cache.
         {
-            uint at = min(tile + id % TILE, end - 1u), slice = id / TILE;
-            uint64_t from = uint64_t(at) * row + kv_head * D + slice * (D / SLICES);
+            uint place = id / SLICES, slice = id % SLICES, at = min(tile + place, end - 1u);
+            uint64_t from = uint64_t(at) * row + kv_head * D + 4u * slice;
             bool now = FUSED != 0u && at == position;
             vec4 k[VECTORS];
             if (!now)
                 [[unroll]] for (uint i = 0u; i < VECTORS; i++)
-                    k[i] = rl_cache_load4(p.keys, from + 4u * i, KEY_F16);
+                    k[i] = rl_cache_load4(p.keys, from + 4u * SLICES * i, KEY_F16);
             else
                 [[unroll]] for (uint i = 0u; i < VECTORS; i++)
                     [[unroll]] for (uint j = 0u; j < 4u; j++)
-                        k[i][j] = query[HEADS * D + slice * (D / SLICES) + 4u * i + j];
+                        k[i][j] = query[HEADS * D + 4u * (SLICES * i + slice) + j];
             float s[HEADS];
             [[unroll]] for (uint h = 0u; h < HEADS; h++)
                 s[h] = 0.0;
@@ -162,12 +163,12 @@ void main()
                 [[unroll]] for (uint n = 0u; n < PASS; n++)
                     [[unroll]] for (uint h = 0u; h < HEADS; h++)
                         [[unroll]] for (uint j = 0u; j < 4u; j++)
-                            s[h] = fma(query[h * D + slice * (D / SLICES) + 4u * (i + n) + j], k[n][j], s[h]);
+                            s[h] = fma(query[h * D + 4u * (SLICES * (i + n) + slice) + j], k[n][j], s[h]);
                 [[unroll]] for (uint n = 0u; n + PASS < VECTORS; n++)
                     k[n] = k[n + PASS]; // registers cannot be indexed
             }
             [[unroll]] for (uint h = 0u; h < HEADS; h++)
-                scratch[(slice * TILE + id % TILE) * HEADS + h] = s[h];
+                scratch[(slice * TILE + place) * HEADS + h] = s[h];
         }
         barrier();
         for (uint i = id; i < TILE * HEADS; i += LOCAL) {
