@@ -154,10 +154,12 @@ static rl_status vk_list_devices(rl_device_info *out, size_t capacity, size_t *n
         snprintf(out[i].driver, sizeof out[i].driver, "Vulkan %u.%u.%u, %.120s",
                  VK_API_VERSION_MAJOR(d->vulkan_version), VK_API_VERSION_MINOR(d->vulkan_version),
                  VK_API_VERSION_PATCH(d->vulkan_version), d->driver);
+        char units[40] = "";
+        if (d->compute_units) snprintf(units, sizeof units, "%u compute units, ", d->compute_units);
         snprintf(out[i].features, sizeof out[i].features,
-                 "subgroups of %u (%u to %u), %u KiB shared memory, allocations up to %.0f "
+                 "%ssubgroups of %u (%u to %u), %u KiB shared memory, allocations up to %.0f "
                  "MiB%s%s%s%s%s",
-                 d->subgroup_size, d->subgroup_min, d->subgroup_max, d->shared_bytes / 1024,
+                 units, d->subgroup_size, d->subgroup_min, d->subgroup_max, d->shared_bytes / 1024,
                  (double)d->allocation_bytes / (1 << 20),
                  d->direct_writes ? ", direct writes" : ", staged writes",
                  d->second_queue ? ", copy queue" : "", d->float16 ? ", float16" : "",
