@@ -363,12 +363,10 @@ rl_status rl_vk_op_experts_down(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type, u
     p.row_bytes = row_bytes(type, p.cols);
     uint32_t team = team_lanes(ops, p.cols);
     uint32_t rows = ops->software ? 8 : 4;
-    /* A team per rank, in whole subgroups; 128 bytes of shared memory per lane, of the 32 KiB that
-     * every device has, beside up to 8 KiB of a codebook. */
-    enum { MOST = 160 };
-    uint32_t lanes = p.k * team > rows ? p.k * team : rows; /* one per row writes */
+    /* A team per rank, in whole subgroups, and an invocation per row, which writes it. */
+    uint32_t lanes = p.k * team > rows ? p.k * team : rows;
     uint32_t local = divide_up(lanes, ops->subgroup) * ops->subgroup;
-    local = min_u32(local, MOST / ops->subgroup * ops->subgroup);
+    local = min_u32(local, 256 / ops->subgroup * ops->subgroup);
     return RECORD(RL_VK_EXPERTS_DOWN, type, &p, divide_up(p.rows, rows), 1, 1, local, rows, team,
                   input, p.cols / 32);
 }

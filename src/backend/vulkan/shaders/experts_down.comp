@@ -1,8 +1,7 @@
 // experts_down.comp - y += sum over ranks of weight * (W_expert x) + scale * shared, for one token.
 //
 // As in matvec.comp, all loads are on their way before the first is waited for, and the products are
-// loops over one copy of the code. Neighbouring lanes load neighbouring inputs and exchange them in
-// shared memory: a lane that loaded its own chunk would keep every load busy with 32 lines of the cache.
+// loops over one copy of the code.
 //
 // Grid     x: blocks of ROWS rows
 // Local    teams of TEAM lanes (as in matvec.comp); a team takes every n-th rank
@@ -27,14 +26,6 @@ layout(push_constant, std430) uniform Push { rl_experts_down_push p; };
 const uint ITERS = (CHUNKS + TEAM - 1u) / TEAM;
 shared float product[32 * ROWS]; // [rank][row]
 shared float weight[32];
-shared vec4 staged[RL_LOCAL * 8u]; // of each team, TEAM chunks
-
-// Where vector j of the team's chunk c is staged: lanes that read the same j, or write all j of a chunk,
-// meet different banks.
-uint staged_at(uint team, uint c, uint j)
-{
-    return (team * TEAM + c) * 8u + (j ^ (c & 7u));
-}
 
 void main()
 {
@@ -65,8 +56,7 @@ void main()
         [[unroll]] for (uint i = 0u; i < ITERS; i++) {
             uint g = min(lane + i * TEAM, CHUNKS - 1u);
             [[unroll]] for (uint k = 0u; k < 8u; k++) {
-                uint n = k * TEAM + lane, c = min(i * TEAM + (n >> 3), CHUNKS - 1u), j = n & 7u;
-                uint from = (rl_index(c, j >> 1, CHUNKS) >> 2) + (j & 1u);
+                uint from = (rl_index(g, k >> 1, CHUNKS) >> 2) + (k & 1u);
                 v[8u * i + k] = x.v[from];
                 if (INPUT == RL_INPUT_SWIGLU) v[8u * i + k] = rl_swiglu4(v[8u * i + k], aux.v[from]);
             }
@@ -78,6 +68,8 @@ void main()
         if (round == 0u) {
             rl_table_store(table);
             if (id < 32u) weight[id] = my_weight;
+            barrier();
+            if (halt != 0u) return;
         }
         float acc[ROWS];
         [[unroll]] for (uint k = 0u; k < ROWS; k++)
@@ -85,15 +77,8 @@ void main()
         [[dont_unroll]] for (uint i = 0u; i < ITERS; i++) {
             uint g = lane + i * TEAM;
             vec4 part[8];
-            if (round + i != 0u) barrier(); // what was staged before has been read
-            [[unroll]] for (uint k = 0u; k < 8u; k++) {
-                uint n = k * TEAM + lane;
-                staged[staged_at(team, n >> 3, n & 7u)] = v[k];
-            }
-            barrier();
-            if (halt != 0u) return;
             [[unroll]] for (uint k = 0u; k < 8u; k++)
-                part[k] = staged[staged_at(team, lane, k)];
+                part[k] = v[k];
             rl_input held = rl_input_of(part);
             [[dont_unroll]] for (uint k = 0u; k < ROWS; k++) {
                 rl_chunk c;
