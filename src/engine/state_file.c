@@ -181,7 +181,7 @@ static rl_status check_file(const rl_session *s, const rl_file *file, file_heade
                        rl_gguf_path(s->engine->file));
     if (header->key_type != s->params.key_type || header->value_type != s->params.value_type)
         return rl_fail(err, RL_INVALID, "%s: made with another type of key/value cache", path);
-    if (!header->n_tokens || header->n_tokens > s->params.n_ctx)
+    if (header->n_tokens > s->params.n_ctx)
         return rl_fail(err, RL_INVALID, "%s: %u tokens do not fit a context of %u tokens", path,
                        header->n_tokens, s->params.n_ctx);
     largest_section(s, header->n_tokens, &total);
@@ -236,13 +236,13 @@ rl_status rl_session_load(rl_session *s, const char *path, rl_error *err)
                    : rl_fail(err, RL_NOMEM, "%s: no memory to read the session", path);
     if (!status) {
         scratch = malloc(largest_section(s, header.n_tokens, &total));
-        tokens = malloc(header.n_tokens * sizeof *tokens);
+        tokens = malloc((header.n_tokens + 1ull) * sizeof *tokens);
         if (!scratch || !tokens)
             status = rl_fail(err, RL_NOMEM, "%s: no memory to read the session", path);
     }
     if (!status) status = check_tokens(s, file, header.n_tokens, tokens, err);
     if (!status) status = rl_session_reset(s, err);
-    if (!status) {
+    if (!status && header.n_tokens) { /* else it was saved before anything was read */
         pthread_mutex_lock(&s->engine->lock);
         status = read_body(s, file, header.n_tokens, scratch, err);
         pthread_mutex_unlock(&s->engine->lock);

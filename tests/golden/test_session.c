@@ -85,6 +85,10 @@ static void check_save_and_load(const char *backend)
     const char *path = rl_test_scratch("session-%s.bin", backend);
     uint32_t tokens[90];
     random_tokens(tokens, 90, f.n_vocab);
+    assert_ok(rl_session_save(f.session, path, &err)); /* before anything was read */
+    feed(&f, tokens, 3);
+    assert_ok(rl_session_load(f.session, path, &err));
+    assert_int_equal(rl_session_position(f.session), 0);
     feed(&f, tokens, 70);
     assert_ok(rl_session_save(f.session, path, &err));
     float *middle = take_logits(&f);
