@@ -55,6 +55,7 @@ typedef struct row {
     uint32_t n, depth;
     double median, least, most; /* tokens per second */
     rl_session_stats before, after;
+    uint64_t submissions; /* of the timed runs alone, without the rewinds between them */
 } row;
 
 /* Copies tokens from number `at` on, in a circle. */
@@ -116,8 +117,12 @@ static rl_status run_row(bench *b, row *r, double *rates, uint32_t repeat, rl_er
             if (b->stages) rl_model_time_stages(b->model, true);
         }
         status = rl_session_rewind(b->session, r->depth, err);
+        rl_session_stats began, ended;
+        rl_session_get_stats(b->session, &began);
         if (!status) status = run_once(b, r, i, &ns, err);
+        rl_session_get_stats(b->session, &ended);
         if (!status && i > 0) rates[i - 1] = (double)r->n * 1e9 / (double)(ns ? ns : 1);
+        if (i > 0) r->submissions += ended.submissions - began.submissions;
         if (!status && cli_interrupts()) status = RL_INTERRUPTED;
     }
     if (status) return status;
@@ -192,7 +197,7 @@ static void print_gpu_json(cli_json *json, const bench *b, const row *r)
 {
     const char *name;
     uint64_t ns, all = 0, n_tokens = rl_model_timed_tokens(b->model);
-    bool timed = b->stages && n_tokens && r->after.submissions > r->before.submissions;
+    bool timed = b->stages && n_tokens && r->submissions;
     for (size_t i = 0; timed && rl_model_get_stage(b->model, i, &name, &ns); i++)
         all += ns;
     cli_json_key(json, "gpu_ms");
@@ -253,8 +258,7 @@ static void print_json(const bench *b, const row *r, uint32_t repeat)
     cli_json_cache_figures(&json, &timed, r->decode ? (size_t)r->n * repeat : 0);
     print_gpu_json(&json, b, r);
     cli_json_key(&json, "submits_per_token");
-    cli_json_number(
-        &json, (double)(r->after.submissions - r->before.submissions) / ((double)r->n * repeat), 4);
+    cli_json_number(&json, (double)r->submissions / ((double)r->n * repeat), 4);
     print_paths(&json, r);
     if (b->stages) print_stages_json(&json, b);
     cli_json_key(&json, "io");
