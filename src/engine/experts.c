@@ -364,12 +364,6 @@ const rl_cache_plan *rl_experts_plan(const rl_experts *x)
     return &x->plan;
 }
 
-rl_cache *rl_experts_cache(rl_experts *x)
-{
-    rl_experts_settle(x);
-    return x->cache;
-}
-
 bool rl_experts_consistent(const rl_experts *x)
 {
     const rl_engine *e = x->engine;

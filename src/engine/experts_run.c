@@ -396,3 +396,9 @@ void rl_experts_touch(rl_experts *x, uint32_t layer, const uint32_t *ids)
     rl_experts_settle(x);
     touch(x, layer, ids);
 }
+
+rl_cache *rl_experts_cache(rl_experts *x)
+{
+    rl_experts_settle(x);
+    return x->cache;
+}
