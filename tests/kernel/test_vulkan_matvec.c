@@ -41,7 +41,7 @@ static void pretend(rl_test_gpu *gpu, cut_for device)
     if (device == EASILY_FILLED) return;
     ops->software = false;
     ops->groups = 1;
-    ops->workgroup = 320;
+    ops->workgroup = ops->subgroup < 8 ? 160 : 320; /* of up to 64 subgroups */
     gpu->device->info.compute_units = device == FEW_UNITS ? 3 : 0;
 }
 

@@ -9,9 +9,9 @@
 #ifndef RL_BACKEND_VULKAN_VK_API_H
 #define RL_BACKEND_VULKAN_VK_API_H
 
-#define VK_NO_PROTOTYPES
 #include <stdbool.h>
 
+#define VK_NO_PROTOTYPES
 #include <vulkan/vulkan_core.h>
 
 #include "base/status.h"

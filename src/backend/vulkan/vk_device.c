@@ -339,6 +339,8 @@ static rl_status judge(candidate *c, const rl_vk_api *api, rl_error *err)
     }
     info->shared_bytes = base->limits.maxComputeSharedMemorySize;
     info->workgroup_size = base->limits.maxComputeWorkGroupInvocations;
+    if (info->workgroup_size > base->limits.maxComputeWorkGroupSize[0])
+        info->workgroup_size = base->limits.maxComputeWorkGroupSize[0];
     if (base->apiVersion < VK_API_VERSION_1_2) {
         refuse(info, "its driver offers Vulkan %u.%u, and 1.2 is needed",
                VK_API_VERSION_MAJOR(base->apiVersion), VK_API_VERSION_MINOR(base->apiVersion));

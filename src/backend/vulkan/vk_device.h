@@ -38,7 +38,7 @@ typedef struct rl_vk_device_info {
     uint32_t subgroup_size;    /* as reported by default                                      */
     uint32_t subgroup_min, subgroup_max; /* range where the driver may vary it                */
     uint32_t compute_units; /* that run workgroups (NVIDIA: multiprocessors); 0: not told     */
-    float timestamp_ns;     /* nanoseconds per tick; 0: no timestamps            */
+    float timestamp_ns;     /* nanoseconds per tick; 0: no timestamps                         */
     bool direct_writes;     /* the host writes device memory directly (unified or full BAR)    */
     bool second_queue;      /* copies run beside compute work                                  */
     bool memory_budget;     /* VK_EXT_memory_budget                                            */

@@ -131,7 +131,12 @@ static uint32_t team_lanes(const rl_vk_ops *ops, uint32_t cols)
     return min_u32(ops->subgroup, power_below(cols / 32));
 }
 
-enum { MATVEC_TILE = 128, MATVEC_BLOCKS = 8 };
+enum {
+    MATVEC_TILE = 128,
+    MATVEC_BLOCKS = 8,
+    MOST_SUBGROUPS = 64, /* of a workgroup: squares_of in matvec.comp */
+    MOST_GROUPS = 65535  /* of a dispatch, as Vulkan promises         */
+};
 
 /* How a product is cut: lanes of a workgroup, rows that a team of lanes takes at a time, whose words
  * are all on their way together, and how many times it does so, since the input is prepared once. */
@@ -154,6 +159,7 @@ static uint64_t cut_cost(const rl_vk_matvec *m, uint32_t team, bool pair, uint64
     uint64_t groups = (uint64_t)divide_up(m->push.rows, outputs) * m->n_ranks * m->n_tokens +
                       divide_up((uint64_t)m->beside * m->n_tokens, outputs);
     if (cut->blocks > 2 && groups < 3 * units) return UINT64_MAX;
+    if (divide_up(m->push.rows, outputs) > MOST_GROUPS) return UINT64_MAX;
     return divide_up(groups, units) * (taken + PREPARE + cut->local / 64);
 }
 
@@ -161,7 +167,7 @@ static uint64_t cut_cost(const rl_vk_matvec *m, uint32_t team, bool pair, uint64
  * there are units, or a multiple. Of the cuts within a thirtieth of the best the one with the smallest
  * workgroups is taken, since one of them prepares its input while another computes. Two rows at a time
  * where there are enough: they share the reading of the input. False where the product is too small
- * for that, or the units are not known. Figures as measured on an H200 (docs/gpu-routing.md). */
+ * for that, or the units are not known. Figures as measured on an H200 (docs/decisions/0013-gpu-kernels.md). */
 static bool balance(const rl_vk_ops *ops, const rl_vk_matvec *m, uint32_t team, bool pair,
                     matvec_cut *out)
 {
@@ -174,8 +180,9 @@ static bool balance(const rl_vk_ops *ops, const rl_vk_matvec *m, uint32_t team, 
          cut.rows = pair ? 0 : cut.rows / 2)
         for (cut.local = LEAST; cut.local <= most; cut.local += STEP)
             for (cut.blocks = 1; cut.blocks <= MATVEC_BLOCKS; cut.blocks++) {
-                uint64_t cost =
-                    cut.local % ops->subgroup ? UINT64_MAX : cut_cost(m, team, pair, units, &cut);
+                bool whole =
+                    cut.local % ops->subgroup == 0 && cut.local / ops->subgroup <= MOST_SUBGROUPS;
+                uint64_t cost = whole ? cut_cost(m, team, pair, units, &cut) : UINT64_MAX;
                 bool larger = best != UINT64_MAX && cut.local > out->local;
                 if (cost == UINT64_MAX || cost + (larger ? best / 30 : 0) >= best) continue;
                 best = cost;
@@ -248,7 +255,8 @@ rl_status rl_vk_op_matvec(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matvec *m,
     push.row_bytes = row_bytes(m->type, push.cols);
     uint32_t outputs = (pair ? cut.rows / 2 : cut.rows) * cut.blocks;
     uint32_t groups = divide_up(push.rows, (uint64_t)outputs * (cut.local / team));
-    if (groups > 65535)
+    RL_ASSERT(cut.local / ops->subgroup <= MOST_SUBGROUPS);
+    if (groups > MOST_GROUPS)
         return rl_fail(err, RL_UNSUPPORTED, "a matrix of %u rows is too large for one dispatch",
                        push.rows);
     uint64_t weights = (uint64_t)push.rows * push.cols * m->n_ranks * (pair ? 2 : 1);
@@ -328,7 +336,7 @@ rl_status rl_vk_op_attn(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, bool fused,
     rl_status status = RL_OK;
     if (border) {
         p.until = border;
-        /* pieces are tiles there, and no more than the border has */
+        /* with as many pieces as the border has tiles, or fewer */
         status = RECORD(RL_VK_ATTN, RL_VK_NO_TYPE, &p,
                         min_u32(p.splits, divide_up(border, ATTN_TILE)), p.n_head / few, n, 128,
                         types->head_dim, types->key_f16, types->value_f16, few, fused);

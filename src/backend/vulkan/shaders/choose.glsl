@@ -12,7 +12,8 @@
 // Writes   ids u32 [n][k], weights f32 [n][k], k <= 32; ids again where they are published;
 //          token.halt = layer + 1 when an expert is absent and `check` is set
 // Numerics f32; equal logits: lower index first; maximum subtracted before exp; the sum runs in order
-//          of rank. NaN and -infinity are never ranked: where nothing else is left, the rank is the index
+//          of rank. NaN and -infinity are never ranked: where nothing else is left, the rank is the index,
+//          with weight 0 beside others, which may repeat an expert
 #include "top.glsl"
 
 const uint GROUPS = 64, PLACES = GROUPS - 1u, MOST = 32;
