@@ -97,7 +97,9 @@ FAKE(void, GetPhysicalDeviceProperties2, VkPhysicalDevice physical,
         rl_guard_complain("a device of Vulkan 1.1 is shown structures of 1.2");
     VkPhysicalDeviceMaintenance3Properties *most =
         rl_fake_chained(out->pNext, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES);
-    if (most) most->maxMemoryAllocationSize = 1u << 30;
+    /* Less than a device may offer: weights come in slabs of up to 256 MiB, and what a sanitizer has to
+     * do for one of these would be most of a life. */
+    if (most) most->maxMemoryAllocationSize = 8u << 20;
     VkPhysicalDeviceDriverProperties *driver =
         rl_fake_chained(out->pNext, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES);
     if (driver) driver->driverID = gpu->driver;
