@@ -18,7 +18,7 @@ typedef struct rl_vk_ops {
     rl_vk_span tables;
     bool software;
     uint32_t subgroup;    /* lanes, as the device reports */
-    uint32_t workgroup;   /* largest of matvec */
+    uint32_t workgroup;   /* largest of matvec where products are not balanced over units */
     uint32_t groups;      /* workgroups that a dispatch should have at least */
     uint32_t tile_tokens; /* most tokens of one rl_vk_tile */
     uint32_t shallow;     /* before this position a token takes the attention for few keys */

@@ -9,7 +9,7 @@
 //   void rl_expand(raw, at, chunk, out c)  makes weights of them
 // and, where they apply, RL_SCALES (how many different a a chunk has, 1 when not said), RL_OFFSET (b is
 // not always zero), RL_BIASED (products fold a bias into b),
-// and RL_TABLE_... (a codebook in shared memory, table.glsl). Kernels use what stands at the end of
+// and RL_TABLE_... (a codebook in shared memory, of words or of pairs, table.glsl). Kernels use what stands at the end of
 // this file: rl_index, rl_fetch_row, rl_expand_row. Fetching apart from expanding lets a kernel have
 // all its loads on their way before it waits for the first.
 //
