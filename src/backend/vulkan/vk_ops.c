@@ -218,10 +218,9 @@ bool rl_vk_op_can_choose(const rl_vk_ops *ops, uint32_t type)
     return ops->device->info.hands_over && rl_vk_blob_find(RL_VK_ROUTER, type);
 }
 
-static uint32_t choice_groups(const rl_route_push *p) /* numbers per group of choose.glsl */
+static void assert_choice(const rl_route_push *p) /* limits of choose.glsl */
 {
     RL_ASSERT(p->k >= 1 && p->k <= 32 && p->k <= p->n_expert && p->n_expert <= 1024);
-    return divide_up(p->n_expert, 64);
 }
 
 static rl_router_push router_push(const rl_vk_matvec *m, const rl_matvec_push *push)
@@ -236,6 +235,7 @@ static rl_router_push router_push(const rl_vk_matvec *m, const rl_matvec_push *p
                          .despite = push->despite,
                          .eps = push->eps };
     RL_ASSERT(m->input == RL_INPUT_NORM && m->matrix == RL_MATRIX_PLAIN && !m->add);
+    assert_choice(m->choice);
     RL_ASSERT(m->n_ranks == 1 && m->n_tokens == 1 && m->arrivals && push->token == r.route.token);
     r.route.logits = push->y;
     r.route.n_expert = push->rows;
@@ -265,9 +265,9 @@ rl_status rl_vk_op_matvec(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matvec *m,
     if (m->choice) { /* the same product to the bit, so of the same shape */
         rl_router_push router = router_push(m, &push);
         RL_ASSERT(cut.local >= 64); /* choose.glsl */
-        return RECORD(RL_VK_ROUTER, m->type, &router, groups, 1, 1, cut.local, cut.rows, team,
+        return RECORD(RL_VK_ROUTER, m->type, &router, groups + 1, 1, 1, cut.local, cut.rows, team,
                       m->input, m->matrix, m->add, chunks, min_u32(chunks, MATVEC_TILE), 1,
-                      cut.blocks, choice_groups(&router.route));
+                      cut.blocks);
     }
     return RECORD(bytes ? RL_VK_MATVEC_BYTES : RL_VK_MATVEC, m->type, &push, groups, m->n_ranks,
                   m->n_tokens, cut.local, cut.rows, team, m->input, m->matrix, m->add, chunks,
@@ -358,7 +358,8 @@ rl_status rl_vk_op_attn_out(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, uint32_t
 rl_status rl_vk_op_route(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, bool forced,
                          const rl_route_push *push, rl_error *err)
 {
-    return RECORD(RL_VK_ROUTE, RL_VK_NO_TYPE, push, n, 1, 1, 64, forced, choice_groups(push));
+    assert_choice(push);
+    return RECORD(RL_VK_ROUTE, RL_VK_NO_TYPE, push, n, 1, 1, 64, forced);
 }
 
 rl_status rl_vk_op_experts_down(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type, uint32_t input,

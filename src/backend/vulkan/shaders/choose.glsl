@@ -1,12 +1,13 @@
 // choose.glsl - chooses the k experts of one token, weighs them, and sees whether they are there.
 //
-// One workgroup does it, of which 64 invocations have numbers; all of them call it. The largest of
-// each of 64 interleaved groups bound the k-th number from below; what is not below the bound is
-// ranked exactly. So any input is right, and usual ones are fast. Numbers are compared as those of
-// top.glsl; a group's largest gives up its lowest bits for the group's place, so that no two are equal.
-// What can be on its way early is: the logits and whether their experts have a slot are loaded together.
+// One workgroup does it; all its invocations call it. The largest of each of 32 interleaved groups bound
+// the k-th number from below; what is not below the bound is ranked exactly. So any input is right, and
+// usual ones are fast. Numbers are compared as those of top.glsl; a group's largest gives up its lowest
+// bits for the group's place, so that no two are equal.
+// One workgroup runs this once per layer, so it takes as long as its code takes to arrive: little code
+// that loops over shared memory is faster than straight code over registers.
 //
-// Needs    constants FORCED (the choice itself is given) and PER_GROUP (numbers of a group)
+// Needs    a constant FORCED (the choice itself is given); workgroups of 32 invocations or more
 // Reads    logits f32 [n][E], E <= 1024, also those that this dispatch has written (router of
 //          matvec.comp); residency u64 [E] of the layer: device address of the slot; 0: absent
 // Writes   ids u32 [n][k], weights f32 [n][k], k <= 32; ids again where they are published;
@@ -16,9 +17,8 @@
 //          with weight 0 beside others, which may repeat an expert
 #include "top.glsl"
 
-const uint GROUPS = 64, PLACES = GROUPS - 1u, MOST = 32;
-shared uvec4 group_top[GROUPS / 4u];
-shared uint bound, n_found;
+const uint GROUPS = 32, PLACES = GROUPS - 1u, MOST = 32, AT_ONCE = 4; // loads of a round
+shared uint keys[1024], group_top[GROUPS], bound, n_found;
 shared uint64_t found[1024];
 shared uint chosen[MOST]; // twice the expert, and one when it is absent
 shared vec4 chosen_exp[MOST / 4u];
@@ -27,6 +27,11 @@ void rl_choose_set(uint rank, uint expert, float e)
 {
     chosen[rank] = expert;
     chosen_exp[rank / 4u][rank % 4u] = e;
+}
+
+uint rl_choose_absent(rl_route_push p, uint expert, bool check)
+{
+    return check && rl_addresses(p.residency).v[expert] == 0ul ? 1u : 0u;
 }
 
 void rl_choose_forced(rl_route_push p, rl_floats_coherent logits, uint t, bool check)
@@ -38,66 +43,54 @@ void rl_choose_forced(rl_route_push p, rl_floats_coherent logits, uint t, bool c
     float mine = logits.v[e], top = mine;
     for (uint i = 0u; i < p.k; i++)
         top = max(top, logits.v[forced.v[i]]);
-    bool absent = check && rl_addresses(p.residency).v[e] == 0ul;
-    rl_choose_set(id, 2u * e + uint(absent), id < p.k ? exp(mine - top) : 0.0);
+    rl_choose_set(id, 2u * e + rl_choose_absent(p, e, check), id < p.k ? exp(mine - top) : 0.0);
 }
 
 void rl_choose_largest(rl_route_push p, rl_floats_coherent logits, bool check)
 {
-    uint id = gl_LocalInvocationIndex, key[PER_GROUP], top = 0u;
-    uint64_t slot[PER_GROUP];
-    [[unroll]] for (uint i = 0u; i < PER_GROUP; i++) {
-        key[i] = floatBitsToUint(logits.v[min(id + i * GROUPS, p.n_expert - 1u)]);
-        slot[i] = 1ul;
-    }
-    if (p.residency != 0ul)
-        [[unroll]] for (uint i = 0u; i < PER_GROUP; i++)
-            slot[i] = rl_addresses(p.residency).v[min(id + i * GROUPS, p.n_expert - 1u)];
-    [[unroll]] for (uint i = 0u; i < PER_GROUP; i++) {
-        key[i] = id < GROUPS && id + i * GROUPS < p.n_expert ? rl_top_key(key[i]) : 0u;
-        top = max(top, key[i]);
-    }
-    top = (top & ~PLACES) | (PLACES - (id & PLACES));
-    if (id < GROUPS) group_top[id / 4u][id % 4u] = top;
+    uint id = gl_LocalInvocationIndex;
+    if (id < GROUPS) group_top[id] = 0u;
     if (id == 0u) n_found = 0u;
     barrier();
+    [[dont_unroll]] for (uint first = id; first < p.n_expert; first += AT_ONCE * RL_LOCAL) {
+        float number[AT_ONCE];
+        [[unroll]] for (uint i = 0u; i < AT_ONCE; i++)
+            number[i] = logits.v[min(first + i * RL_LOCAL, p.n_expert - 1u)];
+        [[dont_unroll]] for (uint i = first; i < min(first + AT_ONCE * RL_LOCAL, p.n_expert); i += RL_LOCAL) {
+            uint key = rl_top_key(floatBitsToUint(number[0]));
+            keys[i] = key;
+            atomicMax(group_top[i & PLACES], key);
+            [[unroll]] for (uint r = 0u; r + 1u < AT_ONCE; r++)
+                number[r] = number[r + 1u];
+        }
+    }
+    barrier();
     if (id < GROUPS) {
-        uint rank = 0u;
-        [[dont_unroll]] for (uint i = 0u; i < GROUPS / 4u; i += 4u)
-            [[unroll]] for (uint j = 0u; j < 4u; j++) {
-                uvec4 other = group_top[i + j];
-                rank += uint(other.x > top) + uint(other.y > top) + uint(other.z > top) + uint(other.w > top);
-            }
+        uint top = (group_top[id] & ~PLACES) | (PLACES - id), rank = 0u;
+        [[dont_unroll]] for (uint i = 0u; i < GROUPS; i += 4u)
+            [[unroll]] for (uint j = i; j < i + 4u; j++)
+                rank += uint(((group_top[j] & ~PLACES) | (PLACES - j)) > top);
         if (rank == p.k - 1u) bound = max(top & ~PLACES, 1u);
     }
     barrier();
-    uint least = bound, n = 0u;
-    [[unroll]] for (uint i = 0u; i < PER_GROUP; i++)
-        n += uint(key[i] >= least);
-    if (n != 0u) {
-        uint at = atomicAdd(n_found, n);
-        [[unroll]] for (uint i = 0u; i < PER_GROUP; i++)
-            if (key[i] >= least) {
-                uint absent = uint(check && slot[i] == 0ul);
-                found[at++] = rl_top_pack(key[i], 2u * (id + i * GROUPS) + absent);
-            }
-    }
+    uint least = bound;
+    [[dont_unroll]] for (uint i = id; i < p.n_expert; i += RL_LOCAL)
+        if (keys[i] >= least) found[atomicAdd(n_found, 1u)] = rl_top_pack(keys[i], i);
     barrier();
-    n = n_found;
-    for (uint i = id; i < n; i += RL_LOCAL) {
+    uint n = n_found;
+    [[dont_unroll]] for (uint i = id; i < n; i += RL_LOCAL) {
         uint64_t mine = found[i], most = mine;
-        uint rank = 0u;
-        for (uint j = 0u; j < n; j++) {
+        uint rank = 0u, expert = rl_top_index(mine), absent = rl_choose_absent(p, expert, check);
+        [[dont_unroll]] for (uint j = 0u; j < n; j++) {
             rank += uint(found[j] > mine);
             most = max(most, found[j]);
         }
         if (rank < p.k)
-            rl_choose_set(rank, rl_top_index(mine), exp(rl_top_number(mine) - rl_top_number(most)));
+            rl_choose_set(rank, 2u * expert + absent, exp(rl_top_number(mine) - rl_top_number(most)));
     }
-    if (id >= min(n, p.k) && id < MOST) {
-        uint absent = uint(check && slot[0] == 0ul);
-        rl_choose_set(id, 2u * id + absent, n == 0u && id < p.k ? 1.0 : 0.0);
-    }
+    if (id >= min(n, p.k) && id < MOST)
+        rl_choose_set(id, 2u * id + rl_choose_absent(p, min(id, p.n_expert - 1u), check),
+                      n == 0u && id < p.k ? 1.0 : 0.0);
 }
 
 // The choice of token t. writes: false where the token has halted; what is shared is made all the same,

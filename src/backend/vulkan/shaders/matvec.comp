@@ -24,6 +24,8 @@
 //          Who is last is counted in a word of memory, which the last sets back to 0. Workgroups of a
 //          halted token are counted too: the host may halt one while some of them have begun. On a
 //          halt nothing is chosen either.
+//          One workgroup more than the product needs chooses ahead, among old logits and for nothing: so
+//          the code of the choice, which is read once per layer and would be waited for, has arrived.
 //          Push     rl_router_push      Test kernel.vulkan.router*
 // Oracle   matrix products of backend/oracle            Test kernel.vulkan.matvec*
 #version 460
@@ -48,7 +50,6 @@ layout(constant_id = 9) const uint BLOCKS = 1;      // times ROWS rows of a team
 
 #ifdef RL_ROUTER
 #extension GL_KHR_memory_scope_semantics : require
-layout(constant_id = 10) const uint PER_GROUP = 8;
 const uint FORCED = 0;
 layout(push_constant, std430) uniform Push { rl_router_push router; };
 rl_matvec_push p; // what of it a router needs
@@ -260,6 +261,7 @@ void main()
     rl_route_push route = router.route;
     rl_token token = rl_token(route.token);
     uint halt = token.v.halt, check = token.v.check;
+    const int memory = gl_StorageSemanticsBuffer | gl_StorageSemanticsShared;
     p.w = router.w;
     p.x = router.x;
     p.aux = router.aux;
@@ -272,18 +274,22 @@ void main()
     p.x_rank = p.x_token = p.y_token = 0u; // there is one token
     p.despite = router.despite;
     p.eps = router.eps;
-    product();
-    // What this workgroup has written comes before its arrival, and that before what the last one reads.
-    const int memory = gl_StorageSemanticsBuffer | gl_StorageSemanticsShared;
-    controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, memory, gl_SemanticsAcquireRelease);
-    if (gl_LocalInvocationIndex == 0u) {
-        rl_counter arrivals = rl_counter(router.arrivals);
-        uint before = atomicAdd(arrivals.n, 1u, gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease);
-        bool last = before == gl_NumWorkGroups.x - 1u;
-        if (last) arrivals.n = 0u;
-        chooses = last && (halt == 0u || halt == p.despite); // one answer for all, whatever the others saw
+    bool ahead = gl_WorkGroupID.x == gl_NumWorkGroups.x - 1u; // the extra workgroup
+    if (ahead) {
+        if (gl_LocalInvocationIndex == 0u) chooses = true;
+    } else {
+        product();
+        // What this workgroup has written comes before its arrival, and that before what the last one reads.
+        controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, memory, gl_SemanticsAcquireRelease);
+        if (gl_LocalInvocationIndex == 0u) {
+            rl_counter arrivals = rl_counter(router.arrivals);
+            uint before = atomicAdd(arrivals.n, 1u, gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease);
+            bool last = before == gl_NumWorkGroups.x - 2u;
+            if (last) arrivals.n = 0u;
+            chooses = last && (halt == 0u || halt == p.despite); // one answer for all, whatever the others saw
+        }
     }
     controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, memory, gl_SemanticsAcquireRelease);
-    if (chooses) rl_choose(route, 0u, check != 0u, true);
+    if (chooses) rl_choose(route, 0u, check != 0u, !ahead);
 }
 #endif

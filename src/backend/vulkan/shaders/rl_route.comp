@@ -11,7 +11,6 @@
 #include "common.glsl"
 
 layout(constant_id = 1) const uint FORCED = 0;
-layout(constant_id = 2) const uint PER_GROUP = 8;
 layout(push_constant, std430) uniform Push { rl_route_push p; };
 #include "choose.glsl"
 
