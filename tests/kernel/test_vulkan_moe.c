@@ -145,6 +145,12 @@ static void vulkan_route_forced(void **state)
 
 /* ---- the experts of one token ---------------------------------------------------------------------- */
 
+/* Where number i is of a row of `chunks` chunks that is stored across them (common.glsl). */
+static uint32_t across(uint32_t i, uint32_t chunks)
+{
+    return (i / 4 % 8 * chunks + i / 32) * 4 + i % 4;
+}
+
 /* gate/up of `up_type`, down of `down_type`; K of E experts; fused, separate, and in double. */
 static void check_experts(uint32_t up_type, uint32_t down_type, uint32_t h, uint32_t f, uint32_t k)
 {
@@ -264,7 +270,7 @@ static void check_experts(uint32_t up_type, uint32_t down_type, uint32_t h, uint
             double mg, mu, g = rl_test_dot(w, hd, h, &mg);
             double u = rl_test_dot(w + (size_t)f * h, hd, h, &mu), want = silu(g) * u;
             double slack = 2e-6 * (1.1 * mg * fabs(u) + fabs(silu(g)) * mu) + 1e-6 * fabs(want);
-            double have = act[i * f + r];
+            double have = act[i * f + across(r, f / 32)];
             if (!(fabs(have - want) <= slack + 1e-30))
                 fail_msg("act %u %u: %.9g, expected %.9g", i, r, have, want);
             ad[i * f + r] = have;

@@ -70,7 +70,7 @@ typedef struct rl_vk_buffers {
     rl_vk_span shared_gate;  /* [n][Fs], or the pair's product */
     rl_vk_span shared_up;    /* [n][Fs]          */
     rl_vk_span shared_out;   /* [n][H]           */
-    rl_vk_span expert_gate;  /* [n K][F], or the pair's product */
+    rl_vk_span expert_gate;  /* [n K][F], or the pair's product; of one token: rl_across */
     rl_vk_span expert_up;    /* [n K][F]         */
     rl_vk_span expert_out;   /* [n K][H]         */
     rl_vk_span ids, weights; /* [n][K]           */

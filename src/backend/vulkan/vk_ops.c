@@ -247,6 +247,8 @@ rl_status rl_vk_op_matvec(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matvec *m,
     RL_ASSERT(m->push.cols % 32 == 0 && m->push.rows && m->n_ranks && m->n_tokens);
     RL_ASSERT(m->input != RL_INPUT_HEADS || m->push.cols / m->push.head <= RL_VK_MAX_HEADS);
     bool pair = m->matrix == RL_MATRIX_PAIR || m->matrix == RL_MATRIX_ROUTED_PAIR;
+    bool routed = m->matrix == RL_MATRIX_ROUTED || m->matrix == RL_MATRIX_ROUTED_PAIR;
+    RL_ASSERT(!routed || m->input != RL_INPUT_NORM || m->push.rows % 32 == 0); /* rl_across */
     uint32_t chunks = m->push.cols / 32, team = team_lanes(ops, m->push.cols);
     matvec_cut cut;
     if (!balance(ops, m, team, pair, &cut)) spread(ops, m, team, pair, &cut);

@@ -62,6 +62,13 @@ float rl_f16(uint bits)
     return unpackHalf2x16(bits & 0xffffu).x;
 }
 
+// Where a row's i-th vector of four is in a row that is stored across its chunks of 32: vector k of every
+// chunk, then vector k + 1. Lanes with a chunk each then load what lies side by side, not 128 bytes apart.
+uint rl_across(uint i, uint n_chunks)
+{
+    return (i & 7u) * n_chunks + (i >> 3);
+}
+
 // Four bits, one to the lowest bit of each byte.
 uint rl_spread4(uint bits)
 {

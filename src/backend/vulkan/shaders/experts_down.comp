@@ -5,7 +5,7 @@
 //
 // Grid     x: blocks of ROWS rows
 // Local    teams of TEAM lanes (as in matvec.comp); a team takes every n-th rank
-// Reads    x [k][cols]; the matrices of the chosen experts; weights; the shared expert's result
+// Reads    x [k][cols], across chunks (rl_across); the matrices of the chosen experts; weights; the shared expert's result
 // Writes   y [rows] in place; nothing on a halt
 // Push     rl_experts_down_push
 // Numerics the same operations in the same order as matvec.comp (routed) and moe_sum.comp
@@ -56,7 +56,7 @@ void main()
         [[unroll]] for (uint i = 0u; i < ITERS; i++) {
             uint g = min(lane + i * TEAM, CHUNKS - 1u);
             [[unroll]] for (uint k = 0u; k < 8u; k++) {
-                uint from = (rl_index(g, k >> 1, CHUNKS) >> 2) + (k & 1u);
+                uint from = rl_across((rl_index(g, k >> 1, CHUNKS) >> 2) + (k & 1u), CHUNKS);
                 v[8u * i + k] = x.v[from];
                 if (INPUT == RL_INPUT_SWIGLU) v[8u * i + k] = rl_swiglu4(v[8u * i + k], aux.v[from]);
             }

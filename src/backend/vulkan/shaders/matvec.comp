@@ -64,6 +64,7 @@ layout(push_constant, std430) uniform Push { rl_matvec_push p; };
 
 const bool PAIR = MATRIX == RL_MATRIX_PAIR || MATRIX == RL_MATRIX_ROUTED_PAIR;
 const bool ROUTED = MATRIX == RL_MATRIX_ROUTED || MATRIX == RL_MATRIX_ROUTED_PAIR;
+const bool ACROSS_IN = ROUTED && INPUT != RL_INPUT_NORM, ACROSS_OUT = ROUTED && INPUT == RL_INPUT_NORM;
 const uint OUTPUTS = PAIR ? ROWS / 2u : ROWS;       // per team
 const uint ITERS = (TILE + TEAM - 1u) / TEAM;       // chunks per lane and tile
 const uint SHARE = (8u * TILE + RL_LOCAL - 1u) / RL_LOCAL; // vectors of the input per invocation
@@ -81,6 +82,7 @@ struct input_part {
 input_part load_input(rl_floats4 x, uint i)
 {
     input_part v;
+    if (ACROSS_IN) i = rl_across(i, CHUNKS);
     v.x = x.v[i];
     v.aux = vec4(0.0);
     uint token = gl_WorkGroupID.z, rank = gl_WorkGroupID.y;
@@ -246,6 +248,7 @@ void RL_MAIN()
             if (lane < OUTPUTS && row < p.rows) {
                 float value = PAIR ? rl_silu(mine.x) * mine.y : mine.x;
                 if (ADD != 0u) value += add.v[row];
+                if (ACROSS_OUT) row = 4u * rl_across(row >> 2, p.rows / 32u) + (row & 3u);
                 y.v[row] = value;
             }
         }
