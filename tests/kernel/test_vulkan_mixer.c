@@ -296,6 +296,8 @@ static void check_attention(attn_case c)
         keys[i] = cached(rl_test_random_normal(&seed), c.key_f16);
         values[i] = cached(rl_test_random_normal(&seed), c.value_f16);
     }
+    for (size_t i = (size_t)c.position * row; i < (size_t)total * row; i++)
+        keys[i] = values[i] = NAN; /* until they are written */
     size_t key_bytes, value_bytes;
     void *kb = cache_bytes(keys, (size_t)total * row, c.key_f16, &key_bytes);
     void *vb = cache_bytes(values, (size_t)total * row, c.value_f16, &value_bytes);
@@ -411,6 +413,17 @@ static void check_attention(attn_case c)
 }
 
 /* Few positions, one more than a tile, many pieces, more pieces than tiles. */
+static void vulkan_attention_positions(void **state)
+{
+    (void)state;
+    attn_case c = { .hq = 4, .hkv = 2, .d = 32, .rot = 16, .n = 1, .splits = 4 };
+    uint32_t positions[] = { 0, 1, 31, 32, 33, 127, 128, 300 };
+    for (size_t i = 0; i < sizeof positions / sizeof positions[0]; i++) {
+        c.position = positions[i];
+        check_attention(c);
+    }
+}
+
 /* A single token by both kernels: for few keys, and for many. */
 static void vulkan_attention_few_and_many(void **state)
 {
@@ -425,17 +438,6 @@ static void vulkan_attention_few_and_many(void **state)
     ops->shallow = position + 1;
     check_attention(c);
     ops->shallow = before;
-}
-
-static void vulkan_attention_positions(void **state)
-{
-    (void)state;
-    attn_case c = { .hq = 4, .hkv = 2, .d = 32, .rot = 16, .n = 1, .splits = 4 };
-    uint32_t positions[] = { 0, 1, 31, 32, 33, 127, 128, 300 };
-    for (size_t i = 0; i < sizeof positions / sizeof positions[0]; i++) {
-        c.position = positions[i];
-        check_attention(c);
-    }
 }
 
 static void vulkan_attention_target_heads(void **state)

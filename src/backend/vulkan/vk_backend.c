@@ -17,8 +17,6 @@ enum {
     POOL_SLAB_BYTES = 1024 << 20, /* of slots   */
     STAGING_PIECES = 8,
     STAGING_BYTES = 4 << 20,
-    DECODE_SPLITS = 256, /* pieces of a token's attention on a real GPU */
-    SOFTWARE_SPLITS = 4,
     SPIN_US = 20000,
     MAX_EXPERTS = 1024,
     MAX_HEAD = 256
@@ -63,7 +61,6 @@ static rl_status vk_open(rl_backend **out, const rl_backend_params *params, rl_e
     if (status) goto done;
     bool software = vk->device->info.kind == RL_VK_SOFTWARE;
     vk->spin_us = software ? 0 : SPIN_US;
-    vk->decode_splits = software ? SOFTWARE_SPLITS : DECODE_SPLITS;
     rl_vk_pipelines_default_file(vk->device, cache_file, sizeof cache_file);
     status = rl_vk_uploader_create(&vk->uploader, vk->device, STAGING_PIECES, STAGING_BYTES, err);
     if (!status) status = rl_vk_stream_create(&vk->stream, vk->device, &vk->device->compute, err);
@@ -340,7 +337,7 @@ static uint64_t vk_batch_bytes(const rl_shape *shape, uint32_t max_batch)
 {
     rl_vk_buffers none;
     uint64_t bytes = 0;
-    list_buffers(shape, max_batch, DECODE_SPLITS, &none, count_words, &bytes);
+    list_buffers(shape, max_batch, RL_VK_MOST_SPLITS, &none, count_words, &bytes);
     return bytes;
 }
 
@@ -367,6 +364,7 @@ static rl_status take_buffers(rl_vk_backend *vk, rl_error *err)
     rl_status status = rl_vk_arena_create(&vk->buffer_arena, vk->device, RL_VK_PLACE_DEVICE, bytes,
                                           "activations", err);
     if (status) return status;
+    vk->decode_splits = rl_vk_op_attn_splits(&vk->ops, s->head_dim, s->n_head, s->n_head_kv);
     taker t = { vk->buffer_arena, RL_OK, err };
     list_buffers(s, n, vk->decode_splits, &vk->buf, take_words, &t);
     status = t.status;

@@ -13,7 +13,7 @@ enum { ATTN_TILE = 32 }; /* attn.comp: positions */
 
 /* Lanes that keep a device busy, weights from which on products of bytes pay, and positions before
  * which attention has few keys: as measured on an H200 (docs/gpu-routing.md). */
-enum { BUSY_LANES = 131072, BYTE_WEIGHTS = 8 << 20, SHALLOW = 1024 };
+enum { BUSY_LANES = 131072, BYTE_WEIGHTS = 8 << 20, SHALLOW = 4096 };
 
 /* Products of bytes have to prepare their input more, so small matrices go without. Their kernels
  * find the largest of eight neighbours, hence the subgroups. RL_VULKAN_BYTES: 0 never, 1 always. */
@@ -324,15 +324,58 @@ rl_status rl_vk_op_attn_prep(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n,
                   types->head_dim, types->key_f16, types->value_f16);
 }
 
+/* Heads that share a key head and a workgroup, and so what it reads: a power of two. */
+static uint32_t attn_heads(uint32_t shared, uint32_t limit)
+{
+    uint32_t heads = 1;
+    while (2 * heads <= limit && shared % (2 * heads) == 0)
+        heads *= 2;
+    return heads;
+}
+
+/* Lanes of a team of attn.comp, and how many can be one workgroup: their sums are in shared memory. */
+static uint32_t attn_team(const rl_vk_ops *ops, uint32_t head_dim, uint32_t most, uint32_t *local)
+{
+    uint32_t team = 4;
+    RL_ASSERT(head_dim % 16 == 0);
+    while (2 * team <= ops->subgroup && head_dim % (8 * team) == 0)
+        team *= 2;
+    *local = min_u32(most, 16 * team);
+    if (*local < ops->subgroup) *local = ops->subgroup;
+    return team;
+}
+
+static uint32_t attn_few(const rl_vk_ops *ops, uint32_t n_head, uint32_t n_head_kv, uint32_t team)
+{
+    return attn_heads(n_head / n_head_kv, min_u32(ops->software ? 1 : 2, team));
+}
+
+static uint32_t attn_many(const rl_vk_ops *ops, uint32_t n_head, uint32_t n_head_kv, uint32_t team)
+{
+    return attn_heads(n_head / n_head_kv, min_u32(ops->software ? 2 : 8, team));
+}
+
+uint32_t rl_vk_op_attn_splits(const rl_vk_ops *ops, uint32_t head_dim, uint32_t n_head,
+                              uint32_t n_head_kv)
+{
+    enum { SOFTWARE = 4, LEAST = 32, USUAL_UNITS = 128 };
+    uint32_t local, team = attn_team(ops, head_dim, 256, &local);
+    uint32_t groups = n_head / attn_many(ops, n_head, n_head_kv, team);
+    uint32_t units =
+        ops->device->info.compute_units ? ops->device->info.compute_units : USUAL_UNITS;
+    uint32_t splits = units / groups > LEAST ? units / groups : LEAST;
+    return ops->software ? SOFTWARE : min_u32(splits, RL_VK_MOST_SPLITS);
+}
+
 rl_status rl_vk_op_attn(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, bool fused,
                         const rl_vk_cache_types *types, const rl_attn_push *push, rl_error *err)
 {
     /* Heads that share a workgroup share the keys that it reads, which counts where keys are many. Few
      * heads are less code, and more workgroups, which counts where they are few. One of two kernels
      * does nothing: which one is known when the token runs. */
-    uint32_t shared = push->n_head / push->n_head_kv;
-    uint32_t many = divisor_below(shared, ops->software ? 2 : 8),
-             few = divisor_below(shared, ops->software ? 1 : 2);
+    uint32_t local, team = attn_team(ops, types->head_dim, 128, &local);
+    uint32_t few = attn_few(ops, push->n_head, push->n_head_kv, team),
+             many = attn_many(ops, push->n_head, push->n_head_kv, team);
     uint32_t border = fused && few < many ? ops->shallow : 0;
     rl_attn_push p = *push;
     rl_status status = RL_OK;
@@ -340,14 +383,15 @@ rl_status rl_vk_op_attn(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, bool fused,
         p.until = border;
         /* with as many pieces as the border has tiles, or fewer */
         status = RECORD(RL_VK_ATTN, RL_VK_NO_TYPE, &p,
-                        min_u32(p.splits, divide_up(border, ATTN_TILE)), p.n_head / few, n, 128,
-                        types->head_dim, types->key_f16, types->value_f16, few, fused);
+                        min_u32(p.splits, divide_up(border, ATTN_TILE)), p.n_head / few, n, local,
+                        types->head_dim, types->key_f16, types->value_f16, few, fused, team);
     }
     p.from = border;
     p.until = UINT32_MAX;
     if (status) return status;
-    return RECORD(RL_VK_ATTN, RL_VK_NO_TYPE, &p, p.splits, p.n_head / many, n, 128, types->head_dim,
-                  types->key_f16, types->value_f16, many, fused);
+    if (!ops->software) attn_team(ops, types->head_dim, 256, &local);
+    return RECORD(RL_VK_ATTN, RL_VK_NO_TYPE, &p, p.splits, p.n_head / many, n, local,
+                  types->head_dim, types->key_f16, types->value_f16, many, fused, team);
 }
 
 rl_status rl_vk_op_attn_out(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, uint32_t head_dim,

@@ -89,6 +89,11 @@ typedef struct rl_vk_cache_types {
     uint32_t head_dim;
     bool key_f16, value_f16;
 } rl_vk_cache_types;
+/* Pieces of the positions (rl_attn_push.splits) that keep the device's compute units busy with one
+ * token, at most RL_VK_MOST_SPLITS. */
+#define RL_VK_MOST_SPLITS 256
+uint32_t rl_vk_op_attn_splits(const rl_vk_ops *ops, uint32_t head_dim, uint32_t n_head,
+                              uint32_t n_head_kv);
 RL_MUST_CHECK rl_status rl_vk_op_attn_prep(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n,
                                            const rl_vk_cache_types *types,
                                            const rl_attn_prep_push *push, rl_error *err);

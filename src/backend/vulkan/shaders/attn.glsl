@@ -4,21 +4,24 @@ layout(constant_id = 1) const uint D = 256;      // values per head
 layout(constant_id = 2) const uint KEY_F16 = 1;
 layout(constant_id = 3) const uint VALUE_F16 = 1;
 
-// Four neighbouring values of a cache whose element i is a multiple of 4.
-vec4 rl_cache_load4(uint64_t cache, uint64_t i, uint f16)
+// Where element i of a row begins, from the start of the row.
+uint rl_cache_bytes(uint i, uint f16)
 {
-    if (f16 != 0u) {
-        uvec2 w = rl_words2(cache + 2ul * i).v[0];
-        return vec4(unpackHalf2x16(w.x), unpackHalf2x16(w.y));
-    }
-    return rl_floats4(cache + 4ul * i).v[0];
+    return f16 != 0u ? 2u * i : 4u * i;
 }
 
-vec2 rl_cache_load2(uint64_t cache, uint64_t i, uint f16)
+// Four neighbouring values as they lie in a cache, and what they are: they wait in fewer registers as they
+// lie. The first is element 4 n.
+uvec4 rl_cache_load4(uint64_t at, uint f16)
 {
-    if (f16 != 0u) return unpackHalf2x16(rl_words(cache + 2ul * i).v[0]);
-    rl_floats f = rl_floats(cache + 4ul * i);
-    return vec2(f.v[0], f.v[1]);
+    if (f16 != 0u) return uvec4(rl_words2(at).v[0], 0u, 0u);
+    return rl_words4(at).v[0];
+}
+
+vec4 rl_cache_values4(uvec4 w, uint f16)
+{
+    if (f16 != 0u) return vec4(unpackHalf2x16(w.x), unpackHalf2x16(w.y));
+    return uintBitsToFloat(w);
 }
 
 // To f16 and to the nearest, ties to even, whatever the driver's packHalf2x16 does.
