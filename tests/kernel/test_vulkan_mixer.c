@@ -417,7 +417,7 @@ static void vulkan_attention_positions(void **state)
 {
     (void)state;
     attn_case c = { .hq = 4, .hkv = 2, .d = 32, .rot = 16, .n = 1, .splits = 4 };
-    uint32_t positions[] = { 0, 1, 31, 32, 33, 127, 128, 300 };
+    uint32_t positions[] = { 0, 1, 31, 32, 33, 127, 128, 300, 5000 };
     for (size_t i = 0; i < sizeof positions / sizeof positions[0]; i++) {
         c.position = positions[i];
         check_attention(c);

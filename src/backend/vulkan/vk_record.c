@@ -349,13 +349,15 @@ rl_status rl_vk_record_shared_up(const rl_vk_recording *r, uint32_t layer, rl_er
     if (r->n == 1)
         input =
             (product){ .input = RL_INPUT_NORM, .x = vk->buf.x.address, .aux = l->moe_norm.address };
-    TRY(record_to(r, input, &l->shared_scale, &vk->buf.scale, err));
+    product gate = input;
     if (is_pair(l->shared_gate.type, l->shared_up.type, r->n)) {
-        input.pair = &l->shared_up;
-        return record_to(r, input, &l->shared_gate, &vk->buf.shared_gate, err);
+        gate.pair = &l->shared_up;
+        TRY(record_to(r, gate, &l->shared_gate, &vk->buf.shared_gate, err));
+    } else {
+        TRY(record_to(r, gate, &l->shared_gate, &vk->buf.shared_gate, err));
+        TRY(record_to(r, gate, &l->shared_up, &vk->buf.shared_up, err));
     }
-    TRY(record_to(r, input, &l->shared_gate, &vk->buf.shared_gate, err));
-    return record_to(r, input, &l->shared_up, &vk->buf.shared_up, err);
+    return record_to(r, input, &l->shared_scale, &vk->buf.scale, err); /* a single row: done soon */
 }
 
 rl_status rl_vk_record_shared_down(const rl_vk_recording *r, uint32_t layer, rl_error *err)
