@@ -1,8 +1,7 @@
 /* vk_device.c - backend/vulkan/vk_device.h.
  *
- * One VkInstance per open device: nothing is shared between two of them, so nothing is global.
- * A device is judged (usable or not, and why) by one function, which both the list and the choice
- * use; what is enabled at creation is exactly what was judged. */
+ * One VkInstance per open device; only the first one that is done with stays (keep_instance). Devices are
+ * judged in vk_candidate.c. */
 #include "backend/vulkan/vk_device.h"
 
 #include <ctype.h>
@@ -11,26 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/vulkan/vk_candidate.h"
 #include "base/assert.h"
 #include "base/bytes.h"
 
 #define VALIDATION_LAYER "VK_LAYER_KHRONOS_validation"
-#define MAX_EXTENSIONS   512
-
-/* One physical device under judgement. */
-typedef struct candidate {
-    VkPhysicalDevice physical;
-    rl_vk_device_info info;
-    rl_vk_memory_types types;
-    uint32_t compute_family, transfer_family, transfer_index;
-    bool portability_subset, size_control;
-} candidate;
-
-static bool env_is_on(const char *name)
-{
-    const char *value = getenv(name);
-    return value && *value && strcmp(value, "0");
-}
 
 /* ---- instance --------------------------------------------------------------------------------- */
 
@@ -44,13 +28,6 @@ static VKAPI_ATTR VkBool32 VKAPI_CALL on_validation_message(
     atomic_fetch_add(&device->n_validation_messages, 1);
     fprintf(stderr, "vulkan validation: %s\n", data->pMessage ? data->pMessage : "?");
     return VK_FALSE;
-}
-
-static bool has_extension(const VkExtensionProperties *list, uint32_t n, const char *name)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (!strcmp(list[i].extensionName, name)) return true;
-    return false;
 }
 
 static rl_status find_validation_layer(const rl_vk_api *api, rl_error *err)
@@ -70,7 +47,7 @@ static rl_status find_validation_layer(const rl_vk_api *api, rl_error *err)
 static rl_status list_instance_extensions(const rl_vk_api *api, const char *layer,
                                           VkExtensionProperties *list, uint32_t *n, rl_error *err)
 {
-    *n = MAX_EXTENSIONS;
+    *n = RL_VK_MAX_EXTENSIONS;
     VkResult r = api->EnumerateInstanceExtensionProperties(layer, n, list);
     if (r == VK_INCOMPLETE) r = VK_SUCCESS;
     return rl_vk_fail(err, r, "vkEnumerateInstanceExtensionProperties", NULL);
@@ -90,7 +67,7 @@ static rl_status create_instance(rl_vk_device *device, const rl_vk_hook *hook, r
         return rl_fail(err, RL_DEVICE, "the Vulkan loader is version %u.%u; 1.2 is needed",
                        VK_API_VERSION_MAJOR(version), VK_API_VERSION_MINOR(version));
 
-    VkExtensionProperties *have = malloc(MAX_EXTENSIONS * sizeof *have);
+    VkExtensionProperties *have = malloc(RL_VK_MAX_EXTENSIONS * sizeof *have);
     if (!have) return rl_fail(err, RL_NOMEM, "no memory to list Vulkan extensions");
     uint32_t n_have;
     status = list_instance_extensions(api, NULL, have, &n_have, err);
@@ -101,19 +78,19 @@ static rl_status create_instance(rl_vk_device *device, const rl_vk_hook *hook, r
     const char *extensions[4], *layers[1];
     uint32_t n_extensions = 0, n_layers = 0;
     VkInstanceCreateFlags flags = 0;
-    bool debug = has_extension(have, n_have, VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
-    if (has_extension(have, n_have, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME)) {
+    bool debug = rl_vk_has_extension(have, n_have, VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
+    if (rl_vk_has_extension(have, n_have, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME)) {
         extensions[n_extensions++] = VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME;
         flags |= VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR;
     }
-    bool validate = env_is_on("RL_VULKAN_VALIDATE");
+    bool validate = rl_vk_env_is_on("RL_VULKAN_VALIDATE");
     if (validate) {
         layers[n_layers++] = VALIDATION_LAYER;
         status = find_validation_layer(api, err);
         if (!status && !debug)
             status = list_instance_extensions(api, VALIDATION_LAYER, have, &n_have, err);
-        debug =
-            !status && (debug || has_extension(have, n_have, VK_EXT_DEBUG_UTILS_EXTENSION_NAME));
+        debug = !status &&
+                (debug || rl_vk_has_extension(have, n_have, VK_EXT_DEBUG_UTILS_EXTENSION_NAME));
     }
     free(have);
     if (status) return status;
@@ -165,314 +142,18 @@ static rl_status create_instance(rl_vk_device *device, const rl_vk_hook *hook, r
     return RL_OK;
 }
 
-/* ---- judging one device ------------------------------------------------------------------------ */
-
-static void refuse(rl_vk_device_info *info, const char *format, ...) RL_PRINTF(2, 3);
-
-/* The first reason stands. */
-static void refuse(rl_vk_device_info *info, const char *format, ...)
-{
-    if (info->why_not[0]) return;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(info->why_not, sizeof info->why_not, format, args);
-    va_end(args);
-}
-
-/* The lowest index of a type with all of `want` and none of `avoid`, in `heap` unless that is
- * UINT32_MAX; UINT32_MAX when there is none. */
-static uint32_t find_type(const VkPhysicalDeviceMemoryProperties *memory,
-                          VkMemoryPropertyFlags want, VkMemoryPropertyFlags avoid, uint32_t heap)
-{
-    for (uint32_t i = 0; i < memory->memoryTypeCount; i++) {
-        VkMemoryPropertyFlags flags = memory->memoryTypes[i].propertyFlags;
-        if ((flags & want) != want || (flags & avoid)) continue;
-        if (heap != UINT32_MAX && memory->memoryTypes[i].heapIndex != heap) continue;
-        return i;
-    }
-    return UINT32_MAX;
-}
-
-static void judge_memory(candidate *c, const VkPhysicalDeviceMemoryProperties *memory,
-                         const VkPhysicalDeviceMemoryBudgetPropertiesEXT *budget)
-{
-    const VkMemoryPropertyFlags local = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
-    const VkMemoryPropertyFlags host =
-        VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
-    const VkMemoryPropertyFlags odd = VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT |
-                                      VK_MEMORY_PROPERTY_PROTECTED_BIT |
-                                      VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD;
-    uint32_t heap = UINT32_MAX;
-    for (uint32_t i = 0; i < memory->memoryHeapCount; i++)
-        if ((memory->memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) &&
-            (heap == UINT32_MAX || memory->memoryHeaps[i].size > memory->memoryHeaps[heap].size))
-            heap = i;
-    if (heap == UINT32_MAX) {
-        refuse(&c->info, "it has no memory of its own");
-        return;
-    }
-    c->info.memory_bytes = memory->memoryHeaps[heap].size;
-    if (c->info.memory_budget) {
-        uint64_t total = budget->heapBudget[heap], used = budget->heapUsage[heap];
-        c->info.budget_bytes = total > used ? total - used : 1;
-    }
-    rl_vk_memory_types *t = &c->types;
-    bool staging = env_is_on("RL_VULKAN_STAGING");
-    uint32_t direct = find_type(memory, local | host, odd, heap);
-    uint32_t plain = find_type(memory, local, odd | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT, heap);
-    if (plain == UINT32_MAX) plain = find_type(memory, local, odd, heap);
-    t->device_is_mapped = direct != UINT32_MAX && !staging;
-    t->device = t->device_is_mapped ? direct : plain;
-    t->upload = find_type(memory, local | host, odd, UINT32_MAX);
-    t->staging = find_type(memory, host, odd | local, UINT32_MAX);
-    if (t->staging == UINT32_MAX) t->staging = find_type(memory, host, odd, UINT32_MAX);
-    if (t->upload == UINT32_MAX) t->upload = t->staging;
-    t->readback =
-        find_type(memory, host | VK_MEMORY_PROPERTY_HOST_CACHED_BIT, odd | local, UINT32_MAX);
-    if (t->readback == UINT32_MAX)
-        t->readback = find_type(memory, host | VK_MEMORY_PROPERTY_HOST_CACHED_BIT, odd, UINT32_MAX);
-    if (t->readback == UINT32_MAX) t->readback = t->staging;
-    if (t->device == UINT32_MAX || t->staging == UINT32_MAX)
-        refuse(&c->info, "it has no memory type that the host can write");
-    c->info.direct_writes = t->device_is_mapped;
-}
-
-static void judge_queues(candidate *c, const rl_vk_api *api)
-{
-    VkQueueFamilyProperties families[32];
-    uint32_t n = RL_COUNT_OF(families);
-    api->GetPhysicalDeviceQueueFamilyProperties(c->physical, &n, families);
-    c->compute_family = UINT32_MAX;
-    for (uint32_t i = 0; i < n && c->compute_family == UINT32_MAX; i++)
-        if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) && families[i].queueCount)
-            c->compute_family = i;
-    if (c->compute_family == UINT32_MAX) {
-        refuse(&c->info, "it has no compute queue");
-        return;
-    }
-    if (families[c->compute_family].timestampValidBits < 36) c->info.timestamp_ns = 0;
-
-    /* Copies go to a family made for them, else to a second queue, else share the one. */
-    c->transfer_family = c->compute_family;
-    c->transfer_index = families[c->compute_family].queueCount > 1 ? 1 : 0;
-    for (uint32_t i = 0; i < n; i++) {
-        VkQueueFlags flags = families[i].queueFlags;
-        if (i == c->compute_family || !families[i].queueCount) continue;
-        if (!(flags & VK_QUEUE_TRANSFER_BIT)) continue;
-        if (flags & (VK_QUEUE_GRAPHICS_BIT | VK_QUEUE_COMPUTE_BIT)) continue;
-        c->transfer_family = i;
-        c->transfer_index = 0;
-        break;
-    }
-    c->info.second_queue = c->transfer_family != c->compute_family || c->transfer_index;
-}
-
-static void judge_limits(candidate *c, const VkPhysicalDeviceProperties *properties,
-                         const VkPhysicalDeviceSubgroupProperties *subgroup)
-{
-    const VkPhysicalDeviceLimits *limits = &properties->limits;
-    rl_vk_device_info *info = &c->info;
-    const VkSubgroupFeatureFlags need = VK_SUBGROUP_FEATURE_BASIC_BIT |
-                                        VK_SUBGROUP_FEATURE_ARITHMETIC_BIT |
-                                        VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
-    if (properties->apiVersion < VK_API_VERSION_1_2)
-        refuse(info, "its driver offers Vulkan %u.%u, and 1.2 is needed",
-               VK_API_VERSION_MAJOR(properties->apiVersion),
-               VK_API_VERSION_MINOR(properties->apiVersion));
-    if (limits->maxComputeSharedMemorySize < 32768)
-        refuse(info, "it has %u bytes of shared memory, and 32768 are needed",
-               limits->maxComputeSharedMemorySize);
-    if (limits->maxComputeWorkGroupInvocations < 256)
-        refuse(info, "its workgroups hold %u invocations, and 256 are needed",
-               limits->maxComputeWorkGroupInvocations);
-    if (limits->maxPushConstantsSize < 128)
-        refuse(info, "it has %u bytes of push constants, and 128 are needed",
-               limits->maxPushConstantsSize);
-    if ((subgroup->supportedOperations & need) != need ||
-        !(subgroup->supportedStages & VK_SHADER_STAGE_COMPUTE_BIT))
-        refuse(info, "its compute shaders lack subgroup arithmetic or shuffles");
-    if (info->subgroup_min < 4 || info->subgroup_max > 128)
-        refuse(info, "its subgroups have %u to %u lanes; 4 to 128 are supported",
-               info->subgroup_min, info->subgroup_max);
-}
-
-/* bytes: whether it has the extension for dot products of bytes. */
-static void judge_features(candidate *c, const rl_vk_api *api, bool bytes)
-{
-    VkPhysicalDeviceShaderIntegerDotProductFeatures dots = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES,
-    };
-    VkPhysicalDeviceVulkan12Features v12 = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
-        .pNext = bytes ? &dots : NULL,
-    };
-    VkPhysicalDeviceFeatures2 features = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
-        .pNext = &v12,
-    };
-    api->GetPhysicalDeviceFeatures2(c->physical, &features);
-    if (!v12.bufferDeviceAddress) refuse(&c->info, "it lacks buffer device addresses");
-    if (!v12.timelineSemaphore) refuse(&c->info, "it lacks timeline semaphores");
-    if (!features.features.shaderInt64) refuse(&c->info, "its shaders lack 64-bit integers");
-    c->info.float16 = v12.shaderFloat16;
-    c->info.byte_products = dots.shaderIntegerDotProduct != VK_FALSE;
-}
-
-static rl_status judge(candidate *c, const rl_vk_api *api, rl_error *err)
-{
-    rl_vk_device_info *info = &c->info;
-    VkPhysicalDeviceProperties2 properties = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
-    };
-    /* A 1.0 or 1.1 device must not see structures it does not know: ask for the version first. */
-    api->GetPhysicalDeviceProperties2(c->physical, &properties);
-    VkPhysicalDeviceProperties *base = &properties.properties;
-    snprintf(info->name, sizeof info->name, "%s", base->deviceName);
-    info->vulkan_version = base->apiVersion;
-    info->vendor = base->vendorID;
-    info->device = base->deviceID;
-    switch (base->deviceType) {
-    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: info->kind = RL_VK_DISCRETE; break;
-    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: info->kind = RL_VK_INTEGRATED; break;
-    case VK_PHYSICAL_DEVICE_TYPE_CPU: info->kind = RL_VK_SOFTWARE; break;
-    default: info->kind = RL_VK_VIRTUAL; break;
-    }
-    info->shared_bytes = base->limits.maxComputeSharedMemorySize;
-    info->workgroup_size = base->limits.maxComputeWorkGroupInvocations;
-    if (info->workgroup_size > base->limits.maxComputeWorkGroupSize[0])
-        info->workgroup_size = base->limits.maxComputeWorkGroupSize[0];
-    if (base->apiVersion < VK_API_VERSION_1_2) {
-        refuse(info, "its driver offers Vulkan %u.%u, and 1.2 is needed",
-               VK_API_VERSION_MAJOR(base->apiVersion), VK_API_VERSION_MINOR(base->apiVersion));
-        return RL_OK;
-    }
-
-    VkExtensionProperties *have = malloc(MAX_EXTENSIONS * sizeof *have);
-    if (!have) return rl_fail(err, RL_NOMEM, "no memory to list the extensions of %s", info->name);
-    uint32_t n_have = MAX_EXTENSIONS;
-    VkResult r = api->EnumerateDeviceExtensionProperties(c->physical, NULL, &n_have, have);
-    if (r != VK_SUCCESS && r != VK_INCOMPLETE) {
-        free(have);
-        return rl_vk_fail(err, r, "vkEnumerateDeviceExtensionProperties", info->name);
-    }
-    info->memory_budget = has_extension(have, n_have, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
-    info->matrix_units = has_extension(have, n_have, "VK_KHR_cooperative_matrix");
-    bool bytes = has_extension(have, n_have, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME);
-    c->portability_subset = has_extension(have, n_have, "VK_KHR_portability_subset");
-    c->size_control = has_extension(have, n_have, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
-    bool nvidia_units = has_extension(have, n_have, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME);
-    bool amd_units = has_extension(have, n_have, VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME);
-    free(have);
-
-    VkPhysicalDeviceSubgroupSizeControlPropertiesEXT sizes = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES_EXT,
-    };
-    VkPhysicalDeviceShaderIntegerDotProductProperties dots = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES,
-        .pNext = c->size_control ? &sizes : NULL,
-    };
-    VkPhysicalDeviceMaintenance3Properties allocation = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES,
-        .pNext = bytes ? &dots : dots.pNext,
-    };
-    VkPhysicalDeviceSubgroupProperties subgroup = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES,
-        .pNext = &allocation,
-    };
-    VkPhysicalDeviceShaderSMBuiltinsPropertiesNV multiprocessors = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV,
-        .pNext = &subgroup,
-    };
-    VkPhysicalDeviceShaderCorePropertiesAMD cores = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD,
-        .pNext = &subgroup,
-    };
-    VkPhysicalDeviceDriverProperties driver = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES,
-        .pNext = nvidia_units ? (void *)&multiprocessors
-                 : amd_units  ? (void *)&cores
-                              : &subgroup,
-    };
-    VkPhysicalDeviceIDProperties ids = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES,
-        .pNext = &driver,
-    };
-    properties.pNext = &ids;
-    api->GetPhysicalDeviceProperties2(c->physical, &properties);
-    snprintf(info->driver, sizeof info->driver, "%.120s %.120s", driver.driverName,
-             driver.driverInfo);
-    /* Metal orders memory within a workgroup only, and its translator drops `coherent`. */
-    info->hands_over = driver.driverID != VK_DRIVER_ID_MOLTENVK;
-    memcpy(info->driver_uuid, ids.driverUUID, sizeof info->driver_uuid);
-    info->allocation_bytes = allocation.maxMemoryAllocationSize;
-    info->subgroup_size = info->subgroup_min = info->subgroup_max = subgroup.subgroupSize;
-    if (c->size_control && sizes.minSubgroupSize) {
-        info->subgroup_min = sizes.minSubgroupSize;
-        info->subgroup_max = sizes.maxSubgroupSize;
-    }
-    info->compute_units = multiprocessors.shaderSMCount + cores.shaderEngineCount *
-                                                              cores.shaderArraysPerEngineCount *
-                                                              cores.computeUnitsPerShaderArray;
-    info->timestamp_ns = base->limits.timestampPeriod;
-
-    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT,
-    };
-    VkPhysicalDeviceMemoryProperties2 memory = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
-        .pNext = info->memory_budget ? &budget : NULL,
-    };
-    api->GetPhysicalDeviceMemoryProperties2(c->physical, &memory);
-    judge_limits(c, base, &subgroup);
-    judge_features(c, api, bytes);
-    info->fast_bytes =
-        info->byte_products && dots.integerDotProduct4x8BitPackedSignedAccelerated != VK_FALSE;
-    judge_queues(c, api);
-    judge_memory(c, &memory.memoryProperties, &budget);
-    info->usable = !info->why_not[0];
-    return RL_OK;
-}
-
-/* All devices of the instance, judged. *out: free(). */
-static rl_status list_candidates(const rl_vk_device *device, candidate **out, uint32_t *count,
-                                 rl_error *err)
-{
-    VkPhysicalDevice handles[64];
-    uint32_t n = RL_COUNT_OF(handles);
-    *out = NULL;
-    *count = 0;
-    VkResult r = device->api.EnumeratePhysicalDevices(device->instance, &n, handles);
-    /* The loader says "initialization failed" when it has drivers but none finds its hardware. */
-    if (r == VK_ERROR_INITIALIZATION_FAILED) return RL_OK;
-    if (r != VK_SUCCESS && r != VK_INCOMPLETE)
-        return rl_vk_fail(err, r, "vkEnumeratePhysicalDevices", NULL);
-    candidate *list = calloc(n ? n : 1, sizeof *list);
-    if (!list) return rl_fail(err, RL_NOMEM, "no memory to list %u Vulkan devices", n);
-    for (uint32_t i = 0; i < n; i++) {
-        list[i].physical = handles[i];
-        rl_status status = judge(&list[i], &device->api, err);
-        if (status) {
-            free(list);
-            return status;
-        }
-    }
-    *out = list;
-    *count = n;
-    return RL_OK;
-}
-
 rl_status rl_vk_device_list(rl_vk_device_info **out, uint32_t *count, const rl_vk_hook *hook,
                             rl_error *err)
 {
     RL_ASSERT(out && count);
     *out = NULL;
     *count = 0;
-    candidate *list = NULL;
+    rl_vk_candidate *list = NULL;
     uint32_t n = 0;
     rl_vk_device *device = calloc(1, sizeof *device);
     if (!device) return rl_fail(err, RL_NOMEM, "no memory to list Vulkan devices");
     rl_status status = create_instance(device, hook, err);
-    if (!status) status = list_candidates(device, &list, &n, err);
+    if (!status) status = rl_vk_candidates_list(&device->api, device->instance, &list, &n, err);
     if (!status) {
         *out = calloc(n ? n : 1, sizeof **out);
         if (*out) {
@@ -503,10 +184,10 @@ static bool contains_any_case(const char *text, const char *part)
     return false;
 }
 
-static const candidate *choose_named(const candidate *list, uint32_t n, const char *wanted,
-                                     rl_status *status, rl_error *err)
+static const rl_vk_candidate *choose_named(const rl_vk_candidate *list, uint32_t n,
+                                           const char *wanted, rl_status *status, rl_error *err)
 {
-    const candidate *found = NULL;
+    const rl_vk_candidate *found = NULL;
     char *end;
     unsigned long index = strtoul(wanted, &end, 10);
     if (isdigit((unsigned char)wanted[0]) && !*end) {
@@ -533,12 +214,13 @@ static const candidate *choose_named(const candidate *list, uint32_t n, const ch
     return found;
 }
 
-static const candidate *choose(const candidate *list, uint32_t n, const rl_vk_open_params *params,
-                               rl_status *status, rl_error *err)
+static const rl_vk_candidate *choose(const rl_vk_candidate *list, uint32_t n,
+                                     const rl_vk_open_params *params, rl_status *status,
+                                     rl_error *err)
 {
     *status = RL_OK;
     if (params->device) return choose_named(list, n, params->device, status, err);
-    const candidate *best = NULL, *software = NULL;
+    const rl_vk_candidate *best = NULL, *software = NULL;
     for (uint32_t i = 0; i < n; i++) {
         const rl_vk_device_info *info = &list[i].info;
         if (!info->usable) continue;
@@ -564,8 +246,8 @@ static const candidate *choose(const candidate *list, uint32_t n, const rl_vk_op
     return NULL;
 }
 
-static rl_status create_device(rl_vk_device *device, const candidate *c, const rl_vk_hook *hook,
-                               rl_error *err)
+static rl_status create_device(rl_vk_device *device, const rl_vk_candidate *c,
+                               const rl_vk_hook *hook, rl_error *err)
 {
     const float priorities[2] = { 1.0f, 1.0f };
     VkDeviceQueueCreateInfo queues[2] = {
@@ -625,7 +307,7 @@ rl_status rl_vk_device_open(rl_vk_device **out, const rl_vk_open_params *params,
 {
     RL_ASSERT(out && params);
     *out = NULL;
-    candidate *list = NULL;
+    rl_vk_candidate *list = NULL;
     uint32_t n = 0;
     rl_vk_device *device = calloc(1, sizeof *device);
     if (!device) return rl_fail(err, RL_NOMEM, "no memory for a Vulkan device");
@@ -633,9 +315,9 @@ rl_status rl_vk_device_open(rl_vk_device **out, const rl_vk_open_params *params,
     pthread_mutex_init(&device->locks[1], NULL);
     rl_status status = create_instance(device, params->hook, err);
     if (status) goto done;
-    status = list_candidates(device, &list, &n, err);
+    status = rl_vk_candidates_list(&device->api, device->instance, &list, &n, err);
     if (status) goto done;
-    const candidate *chosen = choose(list, n, params, &status, err);
+    const rl_vk_candidate *chosen = choose(list, n, params, &status, err);
     if (status) goto done;
     device->physical = chosen->physical;
     device->info = chosen->info;
