@@ -85,6 +85,28 @@ static void vulkan_device_software_only_when_allowed(void **state)
     assert_non_null(strstr(err.text, "software"));
 }
 
+/* An empty RL_VULKAN_BYTES is none; one that is neither 0 nor 1 is told so. */
+static void vulkan_device_settings_are_checked(void **state)
+{
+    (void)state;
+    const char *const settings[] = { "", "0", "1", "yes", "10" };
+    rl_vk_device *device = rl_test_vulkan_open();
+    rl_vk_uploader *up = NULL;
+    rl_vk_ops ops;
+    rl_error err;
+    assert_ok(rl_vk_uploader_create(&up, device, 3, 8192, &err));
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        setenv("RL_VULKAN_BYTES", settings[i], 1);
+        rl_status status = rl_vk_ops_init(&ops, device, up, NULL, &err);
+        assert_int_equal(status, i < 3 ? RL_OK : RL_INVALID);
+        if (status) assert_non_null(strstr(err.text, settings[i]));
+        if (!status) rl_vk_ops_fini(&ops);
+    }
+    unsetenv("RL_VULKAN_BYTES");
+    rl_vk_uploader_destroy(up);
+    rl_vk_device_close(device);
+}
+
 static void round_trip(bool staging)
 {
     if (staging) setenv("RL_VULKAN_STAGING", "1", 1);
@@ -199,7 +221,7 @@ static void vulkan_device_keeps_pipelines(void **state)
 RL_TEST_MAIN(RL_TEST(vulkan_device, opens_again_and_again), RL_TEST(vulkan_device, lists),
              RL_TEST(vulkan_device, is_chosen_by_name),
              RL_TEST(vulkan_device, software_only_when_allowed),
-             RL_TEST(vulkan_device, writes_directly),
+             RL_TEST(vulkan_device, settings_are_checked), RL_TEST(vulkan_device, writes_directly),
              RL_TEST(vulkan_device, writes_through_staging),
              RL_TEST(vulkan_device, refuses_too_much), RL_TEST(vulkan_device, keeps_pipelines))
 #else

@@ -17,13 +17,15 @@ enum { BUSY_LANES = 131072, BYTE_WEIGHTS = 8 << 20, SHALLOW = 4096 };
 
 /* Products of bytes have to prepare their input more, so small matrices go without. Their kernels
  * find the largest of eight neighbours, hence the subgroups. RL_VULKAN_BYTES: 0 never, 1 always. */
-static uint64_t byte_weights(const rl_vk_device_info *info)
+static rl_status find_byte_weights(const rl_vk_device_info *info, uint64_t *out, rl_error *err)
 {
     const char *text = getenv("RL_VULKAN_BYTES");
-    if (!info->byte_products || info->subgroup_min < 8) return 0;
-    if (text && !strcmp(text, "0")) return 0;
-    if (text && !strcmp(text, "1")) return 1;
-    return info->fast_bytes ? BYTE_WEIGHTS : 0;
+    if (text && !*text) text = NULL;
+    if (text && strcmp(text, "0") && strcmp(text, "1"))
+        return rl_fail(err, RL_INVALID, "RL_VULKAN_BYTES is \"%s\", not 0 or 1", text);
+    *out = text ? 1 : info->fast_bytes ? BYTE_WEIGHTS : 0;
+    if (!info->byte_products || info->subgroup_min < 8 || (text && *text == '0')) *out = 0;
+    return RL_OK;
 }
 
 rl_status rl_vk_ops_init(rl_vk_ops *ops, rl_vk_device *device, rl_vk_uploader *up,
@@ -36,11 +38,11 @@ rl_status rl_vk_ops_init(rl_vk_ops *ops, rl_vk_device *device, rl_vk_uploader *u
     ops->software = device->info.kind == RL_VK_SOFTWARE;
     ops->lanes = ops->software ? 64 : BUSY_LANES;
     ops->shallow = ops->software ? 0 : SHALLOW;
-    ops->byte_weights = byte_weights(&device->info);
     ops->workgroup = ops->software ? 64 : 256;
     ops->groups = ops->software ? 1 : 128;
     ops->tile_tokens = ops->software ? 8 : 16;
-    rl_status status = rl_vk_pipelines_create(&ops->pipelines, device, cache_file, err);
+    rl_status status = find_byte_weights(&device->info, &ops->byte_weights, err);
+    if (!status) status = rl_vk_pipelines_create(&ops->pipelines, device, cache_file, err);
     if (!status)
         status = rl_vk_arena_create(&ops->arena, device, RL_VK_PLACE_DEVICE, sizeof words + 4096,
                                     "codebooks", err);
