@@ -9,12 +9,13 @@
 #   synth    makes the full-size synthetic model (MODEL, 19 GB) if it is not there
 #   full     parity of the large model against the oracle, every way and pool (2 minutes, 60 GB)
 #   decode   decode at depths 0 and 16384, routed and synchronous (decode.jsonl), GPU time per step
-#   pools    half and quarter of the experts, every way (pools.jsonl)
+#   pools    half and quarter of the experts, every way, page cache warm (pools.jsonl)
+#   disk     the same from the disk, shorter (disk.jsonl)
 #   prefill  prompt speed (prefill.jsonl)
 # MODEL: where the large model is or will be (default /tmp/redlite-80b.gguf). DEVICE: --device.
 here=$(cd "$(dirname "$0")" && pwd)
 out=$1
-[ -n "$out" ] || { sed -n 2,16p "$0"; exit 2; }
+[ -n "$out" ] || { sed -n 2,15p "$0"; exit 2; }
 shift
 mkdir -p "$out"
 if [ -d "$here/bin" ]; then
@@ -28,9 +29,18 @@ fi
 model=${MODEL:-/tmp/redlite-80b.gguf}
 small=$models/redlite-demo-IQ2_XXS.gguf
 device=${DEVICE:+--device $DEVICE}
-steps=${*:-devices kernels golden synth full decode pools prefill}
+steps=${*:-devices kernels golden synth full decode pools disk prefill}
 note() { echo "== $* ($(date +%T))"; }
 redlite() { "$bin/redlite" "$@"; }
+pools() { # BENCH-OPTION...
+  for mib in 8658 4329; do
+    for speculative in auto gated 0 restart resume; do
+      echo "-- pool of $mib MiB, $speculative, $*"
+      RL_ENGINE_SPECULATIVE=$speculative redlite bench -m "$model" --backend vulkan $device \
+        --cache-mib $mib -p 0 -d 0 -r 2 --json "$@" 2>>"$out/$step.log" | tee -a "$out/$step.jsonl"
+    done
+  done
+}
 
 for step in $steps; do
   note "$step"
@@ -80,14 +90,8 @@ for step in $steps; do
       2>>"$out/decode.log" | tee -a "$out/decode.jsonl"
     redlite bench -m "$model" --backend vulkan $device -c 17000 -p 0 -n 256 -d 0 --stages \
       -r 3 2>>"$out/decode.log" | tee "$out/stages.txt" ;;
-  pools)
-    for mib in 8658 4329; do
-      for speculative in 0 restart resume gated auto; do
-        echo "-- pool of $mib MiB, $speculative"
-        RL_ENGINE_SPECULATIVE=$speculative redlite bench -m "$model" --backend vulkan $device \
-          --cache-mib $mib -p 0 -n 64 -d 0 -r 2 --json 2>>"$out/pools.log" | tee -a "$out/pools.jsonl"
-      done
-    done ;;
+  pools) pools --io auto -n 64 ;;
+  disk) pools --io direct -n 16 ;;
   prefill)
     redlite bench -m "$model" --backend vulkan $device -p 512,2048 -n 0 -d 0 -r 2 --json \
       2>>"$out/prefill.log" | tee "$out/prefill.jsonl" ;;
