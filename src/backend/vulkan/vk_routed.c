@@ -310,11 +310,17 @@ static rl_status routed_wait(rl_backend *be, rl_routed_outcome *out, rl_error *e
     volatile rl_vk_token *token = host_token(vk->batch.state);
     memset(out, 0, sizeof *out);
     bool abandoned = vk->gated && vk->gate_open < vk->gate_base + s->n_layer;
-    if (abandoned) { /* nothing behind the closed gates may compute */
+    rl_status reached = RL_OK;
+    if (abandoned) {
+        /* Nothing behind the closed gates may compute. What is before them ends first, since invocations
+         * of one workgroup must agree on whether the token has halted. */
+        uint64_t before = vk->first_value + 1 + vk->gate_open - vk->gate_base;
+        reached = rl_vk_stream_await(vk->stream, before, vk->spin_us, err);
         token->halt = UINT32_MAX;
-        TRY(signal_gate(vk, vk->gate_base + s->n_layer, err));
+        TRY(signal_gate(vk, vk->gate_base + s->n_layer, reached ? NULL : err));
     }
-    TRY(rl_vk_wait(vk, err));
+    rl_status ended = rl_vk_wait(vk, reached ? NULL : err);
+    if (reached || ended) return reached ? reached : ended;
     uint32_t halt = token->halt;
     if (abandoned) return RL_OK;
     if (!halt) {

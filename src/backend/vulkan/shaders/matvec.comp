@@ -21,9 +21,8 @@
 //          applied to the sums, since it is one factor for all of them
 // RL_ROUTER: a router's product (RL_INPUT_NORM, one token) and the choice of experts in one dispatch.
 //          The workgroup that is the last to have written its logits makes the choice (choose.glsl).
-//          Who is last is counted in a word of memory, which the last sets back to 0. Workgroups of a
-//          halted token are counted too: the host may halt one while some of them have begun. On a
-//          halt nothing is chosen either.
+//          Who is last is counted in a word of memory, which the last sets back to 0; so workgroups of a
+//          halted token are counted too. On a halt nothing is chosen either.
 //          One workgroup more than the product needs chooses ahead, among old logits and for nothing: so
 //          the code of the choice, which is read once per layer and would be waited for, has arrived.
 //          Push     rl_router_push      Test kernel.vulkan.router*
