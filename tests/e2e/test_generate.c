@@ -151,10 +151,10 @@ static void generate_interrupt_keeps_the_text(void **state)
 static void generate_interrupt_leaves_whole_json(void **state)
 {
     (void)state;
-    const char *const arguments[] = { "generate", "--json", "-p", "Once upon a time", "-n", "2000",
-                                      "-q",       "--temp", "0",  "--ignore-eos",     NULL };
+    const char *const arguments[] = { "generate", "--json", "-p", "Once upon a time", "-n",
+                                      "2000",     "--temp", "0",  "--ignore-eos",     NULL };
     rl_test_run r = rl_test_execute(
-        &(rl_test_streams){ .interrupt_ms = 600, .interrupt_from_start = true }, arguments);
+        &(rl_test_streams){ .interrupt_ms = 200, .interrupt_from = "expert pool: " }, arguments);
     rl_test_expect_code(&r, 130);
     cJSON *json = rl_test_json(r.out);
     assert_string_equal(rl_test_text(json, "stop"), "interrupt");

@@ -104,7 +104,9 @@ rl_test_run rl_test_execute(const rl_test_streams *streams, const char *const *a
             if (wrote > 0) sent += (size_t)wrote;
             if (wrote < 0 && errno != EAGAIN && errno != EINTR) sent = s->input_bytes;
         }
-        if (!first_byte && held_out.bytes) first_byte = now_ms();
+        bool begun = s->interrupt_from ? held_err.data && strstr(held_err.data, s->interrupt_from)
+                                       : held_out.bytes > 0;
+        if (!first_byte && begun) first_byte = now_ms();
         if (!interrupted && first_byte && now_ms() - first_byte >= s->interrupt_ms) {
             kill(child, SIGINT);
             interrupted = true;

@@ -25,6 +25,7 @@ typedef struct rl_test_streams {
     bool out_closed;            /* stdout is a pipe that nobody reads                            */
     unsigned interrupt_ms;      /* SIGINT after so many ms from the first byte of stdout ...     */
     bool interrupt_from_start;  /* ... or, when true, from the start                             */
+    const char *interrupt_from; /* ... or, unless NULL, from these words on stderr               */
     const char *const *setting; /* NAME=VALUE ..., NULL at the end; added to the environment     */
     unsigned limit_s;           /* killed after so long; 0: a minute                             */
 } rl_test_streams;
