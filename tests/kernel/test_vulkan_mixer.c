@@ -25,7 +25,7 @@ static void assert_close(const char *what, const float *have, const double *want
     for (size_t i = 0; i < n; i++)
         scale = fmax(scale, fabs(want[i]));
     for (size_t i = 0; i < n; i++)
-        if (!(fabs(have[i] - want[i]) <= bound * scale))
+        if (isnan(want[i]) ? !isnan(have[i]) : !(fabs(have[i] - want[i]) <= bound * scale))
             fail_msg("%s [%zu]: %.9g, expected %.9g (scale %.3g)", what, i, (double)have[i],
                      want[i], scale);
 }
@@ -234,6 +234,7 @@ static void vulkan_delta_step_odd_shapes(void **state)
 typedef struct attn_case {
     uint32_t hq, hkv, d, rot, position, n, splits;
     bool key_f16, value_f16;
+    bool damaged; /* the first head's first cached key is not a number */
 } attn_case;
 
 static double cached(double x, bool f16)
@@ -298,6 +299,7 @@ static void check_attention(attn_case c)
     }
     for (size_t i = (size_t)c.position * row; i < (size_t)total * row; i++)
         keys[i] = values[i] = NAN; /* until they are written */
+    if (c.damaged) keys[0] = NAN;
     size_t key_bytes, value_bytes;
     void *kb = cache_bytes(keys, (size_t)total * row, c.key_f16, &key_bytes);
     void *vb = cache_bytes(values, (size_t)total * row, c.value_f16, &value_bytes);
@@ -484,11 +486,25 @@ static void vulkan_attention_odd_shapes(void **state)
                                  .value_f16 = true });
 }
 
+/* What is broken has to show: a score that is not a number is not left out. */
+static void vulkan_attention_damaged_key(void **state)
+{
+    (void)state;
+    check_attention((attn_case){ .hq = 4,
+                                 .hkv = 2,
+                                 .d = 64,
+                                 .rot = 16,
+                                 .position = 70,
+                                 .n = 1,
+                                 .splits = 2,
+                                 .damaged = true });
+}
+
 RL_TEST_MAIN(RL_TEST(vulkan, norm), RL_TEST(vulkan, delta_step_target_heads),
              RL_TEST(vulkan, delta_step_batches), RL_TEST(vulkan, delta_step_odd_shapes),
              RL_TEST(vulkan, attention_positions), RL_TEST(vulkan, attention_few_and_many),
              RL_TEST(vulkan, attention_target_heads), RL_TEST(vulkan, attention_batches),
-             RL_TEST(vulkan, attention_odd_shapes))
+             RL_TEST(vulkan, attention_odd_shapes), RL_TEST(vulkan, attention_damaged_key))
 #else
 static void vulkan_mixer(void **state)
 {

@@ -228,7 +228,7 @@ void main()
         float most = max(mine, top);
         [[unroll]] for (uint i = 1u; i < SAME; i *= 2u)
             most = max(most, subgroupShuffleXor(most, i));
-        float shrink = exp(top - most), e = mine > NONE ? exp(mine - most) : 0.0;
+        float shrink = exp(top - most), e = mine <= NONE ? 0.0 : exp(mine - most); // of NaN: NaN
         top = most;
         weight = fma(weight, shrink, e);
         if (subgroupOr(shrink != 1.0 ? 1u : 0u) != 0u)
