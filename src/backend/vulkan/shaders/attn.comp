@@ -44,12 +44,13 @@ const uint SAME = TEAM / HEADS;                          // lanes that have scor
 const uint MOST = RL_SOFTWARE ? 2 : 4;
 const uint BATCH = SAME < MOST ? SAME : MOST;            // positions of a team at a time
 const uint STEP = TEAMS * BATCH;
-const uint SCRATCH = TEAMS * D > ROWS * SPAN ? TEAMS * D : ROWS * SPAN;
+const uint VALUES = (TEAMS > HEADS + 2 ? TEAMS : HEADS + 2) * D;
 
-shared float query[(HEADS + 2) * D]; // the queries, and behind them the key and the value of this token
-shared float scratch[SCRATCH];       // sums of squares; sums of teams
-shared float factor[HEADS + 1];      // what a head's norm scales by
-shared vec2 team_of[TEAMS * HEADS];  // maximum, sum of weights
+shared float query[VALUES];         // the queries, and behind them the key and the value of this token; at
+                                    // last the sums of the teams: there is no room for both in 32 KiB
+shared float squares[ROWS * SPAN];  // of 16 values, summed
+shared float factor[HEADS + 1];     // what a head's norm scales by
+shared vec2 team_of[TEAMS * HEADS]; // maximum, sum of weights
 
 // Brings the raw heads in, norms and rotates them, and scales the queries by 1 / sqrt(D). Loops, not
 // straight code, where nothing is loaded: this runs once per token, and reading code takes longer than
@@ -90,13 +91,13 @@ void prepare(uint t, uint first_head, uint kv_head)
             float a = query[(i / SPAN) * D + (i % SPAN) + j * SPAN];
             sum = fma(a, a, sum);
         }
-        scratch[i] = sum;
+        squares[i] = sum;
     }
     barrier();
     for (uint i = id; i < ROWS; i += RL_LOCAL) {
         float sum = 0.0;
         [[dont_unroll]] for (uint j = 0u; j < SPAN; j++)
-            sum += scratch[i * SPAN + j];
+            sum += squares[i * SPAN + j];
         factor[i] = inversesqrt(sum / float(D) + p.eps);
     }
     barrier();
@@ -280,12 +281,12 @@ void main()
     [[dont_unroll]] for (uint h = 0u; h < HEADS; h++) {
         [[unroll]] for (uint j = 0u; j < VECTORS; j++)
             [[unroll]] for (uint c = 0u; c < 4u; c++)
-                scratch[team * D + 4u * (j * TEAM + lane) + c] = acc[j][c];
+                query[team * D + 4u * (j * TEAM + lane) + c] = acc[j][c];
         barrier();
         for (uint i = id; i < D; i += RL_LOCAL) {
             float sum = 0.0;
             [[dont_unroll]] for (uint k = 0u; k < TEAMS; k++)
-                sum += scratch[k * D + i];
+                sum += query[k * D + i];
             out_.v[h * (D + 2u) + i] = sum;
         }
         barrier();
