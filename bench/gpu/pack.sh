@@ -8,7 +8,8 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 mkdir -p "$out/bin" "$out/lib" "$out/models" "$out/fixtures"
 for program in redlite bench/micro/bench_vulkan tests/kernel_test_vulkan_matvec \
     tests/kernel_test_vulkan_matmul tests/kernel_test_vulkan_mixer tests/kernel_test_vulkan_moe \
-    tests/kernel_test_vulkan_router tests/kernel_test_vulkan_top tests/unit_test_vulkan_device \
+    tests/kernel_test_vulkan_router tests/kernel_test_vulkan_top tests/kernel_test_vulkan_links \
+    tests/unit_test_vulkan_device \
     tests/golden_test_vulkan tests/golden_test_sampled; do
   cp "$build/$program" "$out/bin/"
 done

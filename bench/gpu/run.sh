@@ -49,7 +49,7 @@ for step in $steps; do
   kernels)
     for name in unit_test_vulkan_device kernel_test_vulkan_matvec kernel_test_vulkan_matmul \
         kernel_test_vulkan_mixer kernel_test_vulkan_moe kernel_test_vulkan_router \
-        kernel_test_vulkan_top; do
+        kernel_test_vulkan_top kernel_test_vulkan_links; do
       RL_TEST_DEVICE=$DEVICE timeout 120 "$tests/$name" >"$out/$name.log" 2>&1
       echo "$name: exit $?, $(grep -c ' OK ' "$out/$name.log") ok, $(grep -c 'FAILED  \] [a-z_]*\.' "$out/$name.log") failed"
       grep -E 'LINE|expected|differ' "$out/$name.log" | head -5

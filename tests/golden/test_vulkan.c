@@ -183,6 +183,7 @@ static void one_dispatch_to_route(void)
     rl_session_destroy(session);
     rl_vk_device_info *info = &rl_vk_of(e->be)->device->info;
     if (!info->hands_over) rl_test_skip("workgroups cannot hand over here");
+    rl_vk_of(e->be)->ops.links = false; /* barriers are counted */
     record_session(e, &one);
     info->hands_over = false;
     record_session(e, &two);
@@ -191,6 +192,46 @@ static void one_dispatch_to_route(void)
         e->net.shape.n_layer; /* recorded twice: one by one, where they guess, and as a whole */
     assert_int_equal(two.dispatches - one.dispatches, 2 * n + n - 1);
     assert_int_equal(two.barriers - one.barriers, 2 * n);
+    rl_engine_close(e);
+}
+
+/* Linked stages that wait for somebody who never comes, from the second token on: the token is computed
+ * again with barriers, the next ones with barriers from the start, and all of them right.
+ * Stands against a token that hangs, and one that is lost or kept half. */
+static void late(void)
+{
+    enum { TOKENS = 6, SINCE = 2 };
+    static float want[TOKENS][512];
+    uint64_t cost[TOKENS];
+    rl_vk_device_close(rl_test_vulkan_open());
+    golden_setup setup = { .model = rl_test_fixture("models/tiny-s-Q8_0.gguf"),
+                           .backend = "vulkan" };
+    rl_engine *e;
+    rl_session *session;
+    rl_error err = { "" };
+    golden_open(&setup, 64, &e, &session);
+    rl_vk_backend *vk = rl_vk_of(e->be);
+    if (!vk->device->info.hands_over) rl_test_skip("workgroups cannot hand over here");
+    for (int linked = 0; linked < 2; linked++) {
+        vk->ops.links = linked;
+        assert_ok(rl_session_reset(session, &err));
+        for (uint32_t i = 0; i < TOKENS; i++) {
+            uint32_t token = 3 + 7 * i;
+            if (linked && i == SINCE) session->state->turn += 9;
+            uint64_t before = vk->stream->counters.submissions;
+            assert_ok(rl_session_feed(session, &token, 1, &err));
+            const float *logits = rl_session_logits(session);
+            uint64_t submissions = vk->stream->counters.submissions - before;
+            if (linked) assert_int_equal(submissions, cost[i] + (i == SINCE));
+            cost[i] = submissions;
+            assert_true(vk->ops.links == (linked && i < SINCE));
+            if (!linked)
+                memcpy(want[i], logits, sizeof want[i]);
+            else
+                assert_memory_equal(want[i], logits, sizeof want[i]);
+        }
+    }
+    rl_session_destroy(session);
     rl_engine_close(e);
 }
 
@@ -344,6 +385,12 @@ static void vulkan_one_dispatch_to_route(void **state)
     one_dispatch_to_route();
 }
 
+static void vulkan_late_token_runs_again(void **state)
+{
+    (void)state;
+    late();
+}
+
 static void vulkan_gated_token_reads_ahead(void **state)
 {
     (void)state;
@@ -354,4 +401,5 @@ static void vulkan_gated_token_reads_ahead(void **state)
 RL_TEST_MAIN(RL_TEST(vulkan, one_submission_per_token),
              RL_TEST(vulkan, one_submission_per_sampled_token),
              RL_TEST(vulkan, token_leaves_its_segments), RL_TEST(vulkan, gated_token_reads_ahead),
-             RL_TEST(vulkan, one_dispatch_to_route), MODEL_LIST(X) RL_TEST(vulkan, tiny_s_q8_0))
+             RL_TEST(vulkan, one_dispatch_to_route), RL_TEST(vulkan, late_token_runs_again),
+             MODEL_LIST(X) RL_TEST(vulkan, tiny_s_q8_0))

@@ -11,4 +11,15 @@ if(TARGET golden_test_vulkan)
     set_tests_properties(${test} PROPERTIES LABELS golden TIMEOUT 600 SKIP_RETURN_CODE 77
       ENVIRONMENT "RL_VULKAN_BYTES=1")
   endforeach()
+  # Linked stages, which a software device does not choose either: whole tokens, halted and resumed ones.
+  foreach(name vulkan.one_submission_per_token vulkan.one_submission_per_sampled_token vulkan.tiny_s_q8_0)
+    list(APPEND linked golden_test_vulkan ${name})
+  endforeach()
+  list(APPEND linked golden_test_sampled sampled.every_way_vulkan)
+  while(linked)
+    list(POP_FRONT linked program name)
+    add_test(NAME golden.linked.${name} COMMAND ${program} ${name})
+    set_tests_properties(golden.linked.${name} PROPERTIES LABELS golden TIMEOUT 600 SKIP_RETURN_CODE 77
+      ENVIRONMENT "RL_VULKAN_LINKS=1;ASAN_OPTIONS=detect_leaks=0")
+  endwhile()
 endif()

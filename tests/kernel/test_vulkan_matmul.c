@@ -198,6 +198,8 @@ static void vulkan_matmul_shapes(void **state)
 #define RL_SHADER_PER_TYPE(OP, file, push)
 #define RL_SHADER_PER_BYTE_TYPE(OP, file, push)
 #define RL_SHADER_OF_TYPE(OP, op, file, push, NAME, id)
+#define RL_SHADER_LINKED(OP, file, push)
+#define RL_SHADER_PER_LINKED_TYPE(OP, file, push)
 #define RL_SHADER_BYTE_TYPE(NAME, name, id)
 #define RL_SHADER_TYPE(NAME, name, id)                                                             \
     static void vulkan_matmul_##name(void **state)                                                 \

@@ -130,6 +130,8 @@ static void sweep(uint32_t type, bool bytes)
 #define RL_SHADER_PER_TYPE(OP, file, push)
 #define RL_SHADER_PER_BYTE_TYPE(OP, file, push)
 #define RL_SHADER_OF_TYPE(OP, op, file, push, NAME, id)
+#define RL_SHADER_LINKED(OP, file, push)
+#define RL_SHADER_PER_LINKED_TYPE(OP, file, push)
 #define RL_SHADER_BYTE_TYPE(NAME, name, id)
 #define RL_SHADER_TYPE(NAME, name, id)                                                             \
     static void vulkan_matvec_##name(void **state)                                                 \

@@ -8,6 +8,8 @@ const rl_vk_op_info rl_vk_op_infos[RL_VK_N_OPS] = {
 #define RL_SHADER_PER_TYPE(OP, file, push)              { #file, sizeof(push), 1 },
 #define RL_SHADER_PER_BYTE_TYPE(OP, file, push)         { #file, sizeof(push), 1 },
 #define RL_SHADER_OF_TYPE(OP, op, file, push, NAME, id) { #op, sizeof(push), 1 },
+#define RL_SHADER_LINKED(OP, file, push)                { #file, sizeof(push), 0 },
+#define RL_SHADER_PER_LINKED_TYPE(OP, file, push)       { #file, sizeof(push), 1 },
 #define RL_SHADER_TYPE(NAME, name, id)
 #define RL_SHADER_BYTE_TYPE(NAME, name, id)
 #include "backend/vulkan/shaders.list"
@@ -15,6 +17,8 @@ const rl_vk_op_info rl_vk_op_infos[RL_VK_N_OPS] = {
 #undef RL_SHADER_PER_TYPE
 #undef RL_SHADER_PER_BYTE_TYPE
 #undef RL_SHADER_OF_TYPE
+#undef RL_SHADER_LINKED
+#undef RL_SHADER_PER_LINKED_TYPE
 #undef RL_SHADER_TYPE
 #undef RL_SHADER_BYTE_TYPE
 };
@@ -24,6 +28,8 @@ const rl_vk_op_info rl_vk_op_infos[RL_VK_N_OPS] = {
 #define RL_SHADER_PER_TYPE(OP, file, push)              _Static_assert(sizeof(push) <= 128, #push);
 #define RL_SHADER_PER_BYTE_TYPE(OP, file, push)         _Static_assert(sizeof(push) <= 128, #push);
 #define RL_SHADER_OF_TYPE(OP, op, file, push, NAME, id) _Static_assert(sizeof(push) <= 128, #push);
+#define RL_SHADER_LINKED(OP, file, push)                _Static_assert(sizeof(push) <= 128, #push);
+#define RL_SHADER_PER_LINKED_TYPE(OP, file, push)       _Static_assert(sizeof(push) <= 128, #push);
 #define RL_SHADER_TYPE(NAME, name, id)
 #define RL_SHADER_BYTE_TYPE(NAME, name, id)
 #include "backend/vulkan/shaders.list"
@@ -31,6 +37,8 @@ const rl_vk_op_info rl_vk_op_infos[RL_VK_N_OPS] = {
 #undef RL_SHADER_PER_TYPE
 #undef RL_SHADER_PER_BYTE_TYPE
 #undef RL_SHADER_OF_TYPE
+#undef RL_SHADER_LINKED
+#undef RL_SHADER_PER_LINKED_TYPE
 #undef RL_SHADER_TYPE
 #undef RL_SHADER_BYTE_TYPE
 

@@ -13,6 +13,8 @@ typedef enum rl_vk_op {
 #define RL_SHADER_PER_TYPE(OP, file, push)              RL_VK_##OP,
 #define RL_SHADER_PER_BYTE_TYPE(OP, file, push)         RL_VK_##OP,
 #define RL_SHADER_OF_TYPE(OP, op, file, push, NAME, id) RL_VK_##OP,
+#define RL_SHADER_LINKED(OP, file, push)                RL_VK_##OP,
+#define RL_SHADER_PER_LINKED_TYPE(OP, file, push)       RL_VK_##OP,
 #define RL_SHADER_TYPE(NAME, name, id)
 #define RL_SHADER_BYTE_TYPE(NAME, name, id)
 #include "backend/vulkan/shaders.list"
@@ -20,6 +22,8 @@ typedef enum rl_vk_op {
 #undef RL_SHADER_PER_TYPE
 #undef RL_SHADER_PER_BYTE_TYPE
 #undef RL_SHADER_OF_TYPE
+#undef RL_SHADER_LINKED
+#undef RL_SHADER_PER_LINKED_TYPE
 #undef RL_SHADER_TYPE
 #undef RL_SHADER_BYTE_TYPE
     RL_VK_N_OPS

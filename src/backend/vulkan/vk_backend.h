@@ -36,7 +36,7 @@ typedef struct rl_vk_layer_state {
     rl_vk_span keys, values; /* attention */
 } rl_vk_layer_state;
 
-enum { RL_VK_ARRIVALS_GUESS = 256, RL_VK_ARRIVALS_BYTES = 260 };
+enum { RL_VK_ARRIVALS_GUESS = 256, RL_VK_ARRIVALS_STAGES = 512 };
 
 struct rl_state {
     rl_vk_arena *arena, *upload;
@@ -45,12 +45,14 @@ struct rl_state {
     uint32_t side; /* the current copy */
     rl_vk_block block;
     /* Counters of routers that choose, zero between tokens: the layer's, and at RL_VK_ARRIVALS_GUESS
-     * that of the guess beside it. */
+     * that of the guess beside it. From RL_VK_ARRIVALS_STAGES on those of linked stages. */
     rl_vk_span arrivals;
+    uint32_t turn;       /* tokens that have been through the linked stages */
     rl_vk_cmd *segments; /* [n_layer + 1]; recorded once */
     rl_vk_cmd whole;     /* all of them, for tokens that are submitted from the start */
     rl_vk_cmd top;       /* the largest logits, submitted behind the head when they are wanted */
     bool recorded;
+    bool linked;           /* whole: its stages are linked */
     rl_vk_marks marks;     /* while somebody asks for times */
     uint64_t token_passes; /* dense matrices that one token walks over */
 };
@@ -263,6 +265,8 @@ rl_status rl_vk_read_tap(rl_backend *be, rl_tap tap, float *out, rl_error *err);
 /* Records the segments of a state, one by one and as a whole token, if that has not been done; the
  * whole again when somebody begins or ceases to ask for times. */
 rl_status rl_vk_segments_record(rl_vk_backend *vk, rl_state *state, rl_error *err);
+/* Of rl_state.arrivals. */
+uint64_t rl_vk_arrivals_bytes(uint32_t n_layer);
 void rl_vk_segments_free(rl_vk_backend *vk, rl_state *state);
 
 extern const rl_routed_ops rl_vk_routed_ops;       /* with gates */

@@ -258,8 +258,6 @@ static rl_status judge(rl_vk_candidate *c, const rl_vk_api *api, rl_error *err)
     api->GetPhysicalDeviceProperties2(c->physical, &properties);
     snprintf(info->driver, sizeof info->driver, "%.120s %.120s", driver.driverName,
              driver.driverInfo);
-    /* Metal orders memory within a workgroup only, and its translator drops `coherent`. */
-    info->hands_over = driver.driverID != VK_DRIVER_ID_MOLTENVK;
     memcpy(info->driver_uuid, ids.driverUUID, sizeof info->driver_uuid);
     info->allocation_bytes = allocation.maxMemoryAllocationSize;
     info->subgroup_size = info->subgroup_min = info->subgroup_max = subgroup.subgroupSize;
@@ -282,6 +280,10 @@ static rl_status judge(rl_vk_candidate *c, const rl_vk_api *api, rl_error *err)
     api->GetPhysicalDeviceMemoryProperties2(c->physical, &memory);
     judge_limits(c, base, &subgroup);
     judge_features(c, api, bytes);
+    /* Metal orders memory within a workgroup only, and its translator drops `coherent`. */
+    info->hands_over = driver.driverID != VK_DRIVER_ID_MOLTENVK;
+    /* Seen on an H200 (docs/gpu-routing.md); others may do it too, but nobody has looked. */
+    info->in_order = info->hands_over && driver.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY;
     info->fast_bytes =
         info->byte_products && dots.integerDotProduct4x8BitPackedSignedAccelerated != VK_FALSE;
     judge_queues(c, api);

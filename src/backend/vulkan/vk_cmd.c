@@ -267,6 +267,7 @@ rl_status rl_vk_cmd_begin(rl_vk_cmd *cmd, bool once, rl_error *err)
     VkResult r = device->api.BeginCommandBuffer(cmd->handle, &info);
     cmd->stream->counters.recordings++;
     cmd->bound = NULL;
+    cmd->links = (rl_vk_links){ 0 };
     cmd->is_recording = r == VK_SUCCESS;
     return rl_vk_check(device, r, "vkBeginCommandBuffer", err);
 }
@@ -314,6 +315,16 @@ void rl_vk_cmd_barrier(rl_vk_cmd *cmd)
     memory_barrier(cmd, work, work, VK_ACCESS_SHADER_WRITE_BIT,
                    VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
     cmd->stream->counters.barriers++;
+}
+
+void rl_vk_cmd_begin_stage(rl_vk_cmd *cmd, bool link)
+{
+    rl_vk_links_begin(&cmd->links, link);
+}
+
+void rl_vk_cmd_end_stage(rl_vk_cmd *cmd)
+{
+    if (rl_vk_links_end(&cmd->links)) rl_vk_cmd_barrier(cmd);
 }
 
 void rl_vk_cmd_barrier_copies(rl_vk_cmd *cmd)

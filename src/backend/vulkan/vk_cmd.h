@@ -10,6 +10,7 @@
 #ifndef RL_BACKEND_VULKAN_VK_CMD_H
 #define RL_BACKEND_VULKAN_VK_CMD_H
 
+#include "backend/vulkan/vk_link.h"
 #include "backend/vulkan/vk_memory.h"
 #include "backend/vulkan/vk_pipeline.h"
 
@@ -40,6 +41,7 @@ typedef struct rl_vk_cmd {
     VkCommandPool pool;
     VkCommandBuffer handle;
     const rl_vk_pipeline *bound;
+    rl_vk_links links; /* of the stages that are recorded */
     bool is_recording;
 } rl_vk_cmd;
 
@@ -56,6 +58,10 @@ void rl_vk_cmd_dispatch(rl_vk_cmd *cmd, const rl_vk_pipeline *pipeline, const vo
                         uint32_t push_bytes, uint32_t x, uint32_t y, uint32_t z);
 /* Kernels recorded after this see what kernels before it wrote. */
 void rl_vk_cmd_barrier(rl_vk_cmd *cmd);
+/* Stages of kernels, between these two. The end of a stage is a barrier, or with `link` none: then kernels
+ * of the next stage, which has to begin behind it, wait by themselves (vk_link.h). */
+void rl_vk_cmd_begin_stage(rl_vk_cmd *cmd, bool link);
+void rl_vk_cmd_end_stage(rl_vk_cmd *cmd);
 /* The same for copies as well, on both sides: costs more. */
 void rl_vk_cmd_barrier_copies(rl_vk_cmd *cmd);
 /* Copies after this overwrite what copies before it wrote; for queues that only copy, too. */

@@ -47,7 +47,8 @@ typedef struct rl_vk_device_info {
         byte_products; /* dot products of bytes in shaders (VK_KHR_shader_integer_dot_product)    */
     bool fast_bytes;   /* ... in hardware                                                         */
     bool matrix_units; /* VK_KHR_cooperative_matrix (not used yet)                        */
-    bool hands_over;   /* a workgroup may read what others of its dispatch have written           */
+    bool hands_over;   /* a workgroup may read what others that still run have written            */
+    bool in_order; /* is known to start workgroups in the order of their dispatches              */
     bool usable;
     char why_not[200]; /* one clause, when not usable                                         */
 } rl_vk_device_info;

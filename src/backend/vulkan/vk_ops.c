@@ -15,17 +15,38 @@ enum { ATTN_TILE = 32 }; /* attn.comp: positions */
  * which attention has few keys: as measured on an H200 (docs/gpu-routing.md). */
 enum { BUSY_LANES = 131072, BYTE_WEIGHTS = 8 << 20, SHALLOW = 4096 };
 
-/* Products of bytes have to prepare their input more, so small matrices go without. Their kernels
- * find the largest of eight neighbours, hence the subgroups. RL_VULKAN_BYTES: 0 never, 1 always. */
+/* The environment's word on something that can be had or not: `usual` without one. */
+static rl_status find_switch(const char *name, bool usual, bool *out, bool *said, rl_error *err)
+{
+    const char *text = getenv(name);
+    *said = text && *text;
+    *out = usual;
+    if (!*said) return RL_OK;
+    if (strcmp(text, "0") && strcmp(text, "1"))
+        return rl_fail(err, RL_INVALID, "%s is \"%s\", not 0 or 1", name, text);
+    *out = *text == '1';
+    return RL_OK;
+}
+
+/* Products of bytes have to prepare their input more, so small matrices go without. Their kernels find
+ * the largest of eight neighbours, hence the subgroups, and can be linked, hence handing over.
+ * RL_VULKAN_BYTES: 0 never, 1 always. */
 static rl_status find_byte_weights(const rl_vk_device_info *info, uint64_t *out, rl_error *err)
 {
-    const char *text = getenv("RL_VULKAN_BYTES");
-    if (text && !*text) text = NULL;
-    if (text && strcmp(text, "0") && strcmp(text, "1"))
-        return rl_fail(err, RL_INVALID, "RL_VULKAN_BYTES is \"%s\", not 0 or 1", text);
-    *out = text ? 1 : info->fast_bytes ? BYTE_WEIGHTS : 0;
-    if (!info->byte_products || info->subgroup_min < 8 || (text && *text == '0')) *out = 0;
-    return RL_OK;
+    bool wanted, said;
+    rl_status status = find_switch("RL_VULKAN_BYTES", info->fast_bytes, &wanted, &said, err);
+    *out = said ? 1 : BYTE_WEIGHTS;
+    if (!wanted || !info->byte_products || !info->hands_over || info->subgroup_min < 8) *out = 0;
+    return status;
+}
+
+/* RL_VULKAN_LINKS: 0 never, 1 wherever workgroups can hand over. */
+static rl_status find_links(const rl_vk_device_info *info, bool *out, rl_error *err)
+{
+    bool said;
+    rl_status status = find_switch("RL_VULKAN_LINKS", info->in_order, out, &said, err);
+    *out = *out && info->hands_over;
+    return status;
 }
 
 rl_status rl_vk_ops_init(rl_vk_ops *ops, rl_vk_device *device, rl_vk_uploader *up,
@@ -42,6 +63,7 @@ rl_status rl_vk_ops_init(rl_vk_ops *ops, rl_vk_device *device, rl_vk_uploader *u
     ops->groups = ops->software ? 1 : 128;
     ops->tile_tokens = ops->software ? 8 : 16;
     rl_status status = find_byte_weights(&device->info, &ops->byte_weights, err);
+    if (!status) status = find_links(&device->info, &ops->links, err);
     if (!status) status = rl_vk_pipelines_create(&ops->pipelines, device, cache_file, err);
     if (!status)
         status = rl_vk_arena_create(&ops->arena, device, RL_VK_PLACE_DEVICE, sizeof words + 4096,
@@ -107,10 +129,29 @@ static rl_status record(rl_vk_ops *ops, rl_vk_cmd *cmd, rl_vk_op op, uint32_t ty
                        grid[2]);
     return RL_OK;
 }
-#define RECORD(op, type, push, x, y, z, ...)                                                       \
+#define RECORD_COUNTED(op, type, push, x, y, z, ...)                                               \
     record(ops, cmd, op, type, (const uint32_t[]){ __VA_ARGS__ },                                  \
            RL_COUNT_OF(((const uint32_t[]){ __VA_ARGS__ })), push, (const uint32_t[]){ x, y, z },  \
            err)
+
+/* Operations that only know barriers: not in stages that are linked. */
+#define RECORD(op, type, push, x, y, z, ...)                                                       \
+    (check_alone(cmd), RECORD_COUNTED(op, type, push, x, y, z, __VA_ARGS__))
+
+static void check_alone(const rl_vk_cmd *cmd)
+{
+    RL_ASSERT(!cmd->links.waits && !cmd->links.arrives);
+}
+
+/* Operations that may wait and arrive. how: the constant LINK, their last, from links(), which counts the
+ * dispatch; linked: their modules for that. */
+#define RECORD_LINKED(op, linked, how, type, push, x, y, z, ...)                                   \
+    RECORD_COUNTED((how) ? linked : op, type, push, x, y, z, __VA_ARGS__, how)
+
+static uint32_t links(rl_vk_cmd *cmd, uint32_t x, uint32_t y, uint32_t z, uint32_t *word)
+{
+    return rl_vk_links_dispatch(&cmd->links, (uint64_t)x * y * z, word, NULL);
+}
 
 rl_status rl_vk_op_embed(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type, uint32_t n,
                          const rl_embed_push *push, rl_error *err)
@@ -269,14 +310,17 @@ rl_status rl_vk_op_matvec(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matvec *m,
     if (m->choice) { /* the same product to the bit, so of the same shape */
         rl_router_push router = router_push(m, &push);
         RL_ASSERT(cut.local >= 64); /* choose.glsl */
-        return RECORD(RL_VK_ROUTER, m->type, &router, groups + 1, 1, 1, cut.local, cut.rows, team,
-                      m->input, m->matrix, m->add, chunks, min_u32(chunks, MATVEC_TILE), 1,
-                      cut.blocks);
+        uint32_t how = links(cmd, groups + 1, 1, 1, &router.link);
+        return RECORD_COUNTED(RL_VK_ROUTER, m->type, &router, groups + 1, 1, 1, cut.local, cut.rows,
+                              team, m->input, m->matrix, m->add, chunks,
+                              min_u32(chunks, MATVEC_TILE), 1, cut.blocks, how);
     }
-    return RECORD(bytes ? RL_VK_MATVEC_BYTES : RL_VK_MATVEC, m->type, &push, groups, m->n_ranks,
-                  m->n_tokens, cut.local, cut.rows, team, m->input, m->matrix, m->add, chunks,
-                  min_u32(chunks, MATVEC_TILE), m->input == RL_INPUT_HEADS ? push.parts : 1,
-                  cut.blocks);
+    uint32_t how = links(cmd, groups, m->n_ranks, m->n_tokens, &push.link);
+    return RECORD_LINKED(bytes ? RL_VK_MATVEC_BYTES : RL_VK_MATVEC,
+                         bytes ? RL_VK_MATVEC_BYTES : RL_VK_MATVEC_LINKED, how, m->type, &push,
+                         groups, m->n_ranks, m->n_tokens, cut.local, cut.rows, team, m->input,
+                         m->matrix, m->add, chunks, min_u32(chunks, MATVEC_TILE),
+                         m->input == RL_INPUT_HEADS ? m->parts : 1, cut.blocks);
 }
 
 rl_status rl_vk_op_matmul(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matmul *m, rl_error *err)
@@ -314,8 +358,11 @@ rl_status rl_vk_op_delta_step(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t delta_dim
                               const rl_delta_push *push, rl_error *err)
 {
     uint32_t cols = rl_vk_delta_cols(delta_dim), parts = divisor_below(delta_dim, 8);
-    return RECORD(RL_VK_DELTA_STEP, RL_VK_NO_TYPE, push, delta_dim / cols, push->n_value_head, 1,
-                  cols * parts, delta_dim, cols, parts, push->taps);
+    rl_delta_push p = *push;
+    uint32_t how = links(cmd, delta_dim / cols, p.n_value_head, 1, &p.link);
+    return RECORD_LINKED(RL_VK_DELTA_STEP, RL_VK_DELTA_STEP_LINKED, how, RL_VK_NO_TYPE, &p,
+                         delta_dim / cols, p.n_value_head, 1, cols * parts, delta_dim, cols, parts,
+                         p.taps);
 }
 
 rl_status rl_vk_op_attn_prep(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n,
@@ -384,23 +431,29 @@ rl_status rl_vk_op_attn(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, bool fused,
     if (border) {
         p.until = border;
         /* with as many pieces as the border has tiles, or fewer */
-        status = RECORD(RL_VK_ATTN, RL_VK_NO_TYPE, &p,
-                        min_u32(p.splits, divide_up(border, ATTN_TILE)), p.n_head / few, n, local,
-                        types->head_dim, types->key_f16, types->value_f16, few, fused, team);
+        uint32_t pieces = min_u32(p.splits, divide_up(border, ATTN_TILE));
+        uint32_t how = links(cmd, pieces, p.n_head / few, n, &p.link);
+        status = RECORD_LINKED(RL_VK_ATTN, RL_VK_ATTN_LINKED, how, RL_VK_NO_TYPE, &p, pieces,
+                               p.n_head / few, n, local, types->head_dim, types->key_f16,
+                               types->value_f16, few, fused, team);
     }
     p.from = border;
     p.until = UINT32_MAX;
     if (status) return status;
     if (!ops->software) attn_team(ops, types->head_dim, 256, &local);
-    return RECORD(RL_VK_ATTN, RL_VK_NO_TYPE, &p, p.splits, p.n_head / many, n, local,
-                  types->head_dim, types->key_f16, types->value_f16, many, fused, team);
+    uint32_t how = links(cmd, p.splits, p.n_head / many, n, &p.link);
+    return RECORD_LINKED(RL_VK_ATTN, RL_VK_ATTN_LINKED, how, RL_VK_NO_TYPE, &p, p.splits,
+                         p.n_head / many, n, local, types->head_dim, types->key_f16,
+                         types->value_f16, many, fused, team);
 }
 
 rl_status rl_vk_op_attn_out(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, uint32_t head_dim,
                             const rl_attn_out_push *push, rl_error *err)
 {
-    return RECORD(RL_VK_ATTN_OUT, RL_VK_NO_TYPE, push, divide_up(head_dim, 64), push->n_head, n,
-                  256, head_dim);
+    rl_attn_out_push p = *push;
+    uint32_t how = links(cmd, divide_up(head_dim, 64), p.n_head, n, &p.link);
+    return RECORD_LINKED(RL_VK_ATTN_OUT, RL_VK_ATTN_OUT_LINKED, how, RL_VK_NO_TYPE, &p,
+                         divide_up(head_dim, 64), p.n_head, n, 256, head_dim);
 }
 
 rl_status rl_vk_op_route(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, bool forced,
@@ -424,8 +477,10 @@ rl_status rl_vk_op_experts_down(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type, u
     uint32_t lanes = p.k * team > rows ? p.k * team : rows;
     uint32_t local = divide_up(lanes, ops->subgroup) * ops->subgroup;
     local = min_u32(local, 256 / ops->subgroup * ops->subgroup);
-    return RECORD(RL_VK_EXPERTS_DOWN, type, &p, divide_up(p.rows, rows), 1, 1, local, rows, team,
-                  input, p.cols / 32);
+    uint32_t groups = divide_up(p.rows, rows);
+    uint32_t how = rl_vk_links_dispatch(&cmd->links, groups, &p.link, &p.first);
+    return RECORD_LINKED(RL_VK_EXPERTS_DOWN, RL_VK_EXPERTS_DOWN_LINKED, how, type, &p, groups, 1, 1,
+                         local, rows, team, input, p.cols / 32);
 }
 
 rl_status rl_vk_op_moe_sum(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t n, const rl_moe_sum_push *push,

@@ -24,6 +24,7 @@ typedef struct rl_vk_ops {
     uint32_t shallow;     /* before this position a token takes the attention for few keys */
     uint64_t
         byte_weights; /* products of at least so many weights are products of bytes; 0: none  */
+    bool links;       /* stages of a token may follow each other without barriers (vk_link.h) */
     uint32_t lanes;   /* how many the device needs busy at a time: row teams get smaller below */
 } rl_vk_ops;
 
@@ -32,7 +33,7 @@ RL_MUST_CHECK rl_status rl_vk_ops_init(rl_vk_ops *ops, rl_vk_device *device, rl_
                                        const char *cache_file, rl_error *err);
 void rl_vk_ops_fini(rl_vk_ops *ops);
 
-/* The push structs below are filled by the caller but for `tables` and `row_bytes`. Every kernel but
+/* The push structs below are filled by the caller but for `tables`, `row_bytes` and `link`. Every kernel but
  * embed, norm, matmul and moe_sum leaves everything as it is when push.token says halt (matvec: when it
  * says another value than push.despite). */
 
@@ -52,6 +53,7 @@ typedef struct rl_vk_matvec {
     bool add;           /* y = ... + push.add            */
     uint32_t n_ranks;   /* grid y: 1 when not routed     */
     uint32_t n_tokens;  /* grid z                        */
+    uint32_t parts;     /* RL_INPUT_HEADS: partial sums per head */
     bool floats;        /* not as products of bytes: must agree to the bit with another kernel    */
     uint32_t beside;    /* rows of other products that run at the same time */
     uint32_t team_rows; /* rows per team of lanes; 0: as many as the device can fill */

@@ -57,6 +57,7 @@ static rl_status record_product(const rl_vk_recording *r, const product *p, rl_e
                        .add = p->add != 0,
                        .n_ranks = 1,
                        .n_tokens = r->n,
+                       .parts = p->parts,
                        .beside = p->beside,
                        .choice = p->choice,
                        .arrivals = p->arrivals,
@@ -70,7 +71,6 @@ static rl_status record_product(const rl_vk_recording *r, const product *p, rl_e
                                  .cols = p->w->cols,
                                  .rows = p->w->rows,
                                  .head = p->head,
-                                 .parts = p->parts,
                                  .x_token = p->w->cols,
                                  .y_token = p->w->rows,
                                  .eps = eps,
@@ -213,7 +213,8 @@ rl_status rl_vk_record_attn_step(const rl_vk_recording *r, uint32_t layer, rl_er
                           .splits = splits,
                           .eps = s->rms_eps };
     TRY(rl_vk_op_attn(&vk->ops, r->cmd, r->n, r->n == 1, &types, &push, err));
-    rl_vk_cmd_barrier(r->cmd);
+    rl_vk_cmd_end_stage(r->cmd);
+    rl_vk_cmd_begin_stage(r->cmd, true);
     rl_attn_out_push join = { .parts = push.parts,
                               .q = push.q,
                               .y = vk->buf.y.address,

@@ -21,7 +21,7 @@
 
 /* ---- times ------------------------------------------------------------------------------------------------ */
 
-enum { MARKS_PER_LAYER = 8 };
+enum { MARKS_PER_LAYER = 8, MOST_STAGES = 8 /* of a layer */ };
 
 /* Everything since the last mark was `stage`. */
 static void mark(const rl_vk_recording *r, rl_stage stage)
@@ -69,12 +69,14 @@ static void marks_read(rl_vk_backend *vk, rl_vk_marks *m)
  * that the choice sets, and that is for later segments only. */
 static rl_status record_experts(const rl_vk_recording *r, uint32_t layer, rl_error *err)
 {
+    rl_vk_cmd_begin_stage(r->cmd, true);
     TRY(rl_vk_record_experts_up(r, layer, UINT32_MAX, err));
     TRY(rl_vk_record_shared_down(r, layer, err));
-    rl_vk_cmd_barrier(r->cmd);
+    rl_vk_cmd_end_stage(r->cmd);
     mark(r, RL_STAGE_EXPERTS);
+    rl_vk_cmd_begin_stage(r->cmd, layer + 1 < r->vk->net->shape.n_layer);
     TRY(rl_vk_record_experts_out(r, layer, err));
-    rl_vk_cmd_barrier(r->cmd);
+    rl_vk_cmd_end_stage(r->cmd);
     mark(r, RL_STAGE_MOE_OUT);
     return RL_OK;
 }
@@ -82,20 +84,23 @@ static rl_status record_experts(const rl_vk_recording *r, uint32_t layer, rl_err
 static rl_status record_mixer(const rl_vk_recording *r, uint32_t layer, rl_error *err)
 {
     bool recurrent = r->vk->net->layers[layer].recurrent;
+    rl_vk_cmd_begin_stage(r->cmd, true);
     if (recurrent)
         TRY(rl_vk_record_delta_in(r, layer, err));
     else
         TRY(rl_vk_record_attn_in(r, layer, err));
-    rl_vk_cmd_barrier(r->cmd);
+    rl_vk_cmd_end_stage(r->cmd);
     mark(r, recurrent ? RL_STAGE_DELTA_IN : RL_STAGE_ATTN_IN);
+    rl_vk_cmd_begin_stage(r->cmd, true);
     if (recurrent)
         TRY(rl_vk_record_delta_step(r, layer, err));
     else
         TRY(rl_vk_record_attn_step(r, layer, err));
-    rl_vk_cmd_barrier(r->cmd);
+    rl_vk_cmd_end_stage(r->cmd);
     mark(r, recurrent ? RL_STAGE_DELTA_STEP : RL_STAGE_ATTN_STEP);
+    rl_vk_cmd_begin_stage(r->cmd, true);
     TRY(rl_vk_record_mix_out(r, layer, err));
-    rl_vk_cmd_barrier(r->cmd);
+    rl_vk_cmd_end_stage(r->cmd);
     mark(r, RL_STAGE_MIX_OUT);
     return RL_OK;
 }
@@ -112,6 +117,7 @@ static rl_status record_router(const rl_vk_recording *r, uint32_t layer, rl_erro
         rl_vk_record_can_choose(r, layer) && (!ahead || rl_vk_record_can_choose(r, layer + 1));
     rl_vk_recording beside = *r;
     beside.despite = layer + 1;
+    rl_vk_cmd_begin_stage(r->cmd, one);
     if (one) {
         TRY(rl_vk_record_moe_in_and_route(r, layer, publish, err));
         TRY(rl_vk_record_shared_up(&beside, layer, err));
@@ -119,8 +125,9 @@ static rl_status record_router(const rl_vk_recording *r, uint32_t layer, rl_erro
     }
     TRY(rl_vk_record_moe_in(r, layer, err));
     if (ahead) TRY(rl_vk_record_ahead_in(r, layer + 1, err));
-    rl_vk_cmd_barrier(r->cmd);
+    rl_vk_cmd_end_stage(r->cmd);
     mark(r, RL_STAGE_MOE_IN);
+    rl_vk_cmd_begin_stage(r->cmd, false);
     TRY(rl_vk_record_route(r, layer, publish, 0, err));
     TRY(rl_vk_record_shared_up(&beside, layer, err));
     if (ahead) TRY(rl_vk_record_ahead_route(r, layer + 1, err));
@@ -141,8 +148,9 @@ static rl_status record_segment(const rl_vk_recording *r, uint32_t i, rl_error *
         TRY(record_mixer(r, i, err));
         TRY(record_router(r, i, err));
     } else {
+        rl_vk_cmd_begin_stage(r->cmd, false);
         TRY(rl_vk_record_head(r, 0, 1, err));
-        rl_vk_cmd_barrier(r->cmd);
+        rl_vk_cmd_end_stage(r->cmd);
         TRY(rl_vk_record_best(r, err));
         mark(r, RL_STAGE_HEAD);
     }
@@ -163,13 +171,14 @@ static rl_status record_part(const rl_vk_recording *r, uint32_t i, rl_error *err
 static rl_status record_whole(const rl_vk_recording *r, uint32_t n, rl_error *err)
 {
     rl_vk_backend *vk = r->vk;
+    rl_vk_links_start(&r->cmd->links, vk->ops.links);
     if (r->marks) rl_vk_timer_reset(&r->marks->timer, r->cmd);
     rl_vk_cmd_barrier_copies(r->cmd);
     mark(r, RL_STAGE_EMBED); /* the beginning */
     for (uint32_t i = 0; i < n; i++) {
         TRY(record_segment(r, i, err));
         if (i + 1 == n) break;
-        rl_vk_cmd_barrier(r->cmd);
+        rl_vk_cmd_end_stage(r->cmd);
         mark(r, RL_STAGE_ROUTE);
     }
     rl_vk_cmd_barrier_copies(r->cmd);
@@ -200,11 +209,16 @@ record_into(rl_vk_cmd *cmd, const char *name, rl_vk_recording r, uint32_t i,
     return status ? status : end;
 }
 
+uint64_t rl_vk_arrivals_bytes(uint32_t n_layer)
+{
+    return RL_VK_ARRIVALS_STAGES + (uint64_t)RL_LINK_STRIDE * MOST_STAGES * n_layer;
+}
+
 rl_status rl_vk_segments_record(rl_vk_backend *vk, rl_state *state, rl_error *err)
 {
     uint32_t n = vk->net->shape.n_layer + 1;
     bool marked = state->marks.n > 0, wanted = vk->stage_times != NULL;
-    if (state->recorded && marked == wanted) return RL_OK;
+    if (state->recorded && marked == wanted && state->linked == vk->ops.links) return RL_OK;
     uint64_t passes = vk->counters.dense_passes;
     if (!state->segments) state->segments = calloc(n, sizeof *state->segments);
     if (!state->segments) return rl_fail(err, RL_NOMEM, "no memory for a token's command buffers");
@@ -228,6 +242,8 @@ rl_status rl_vk_segments_record(rl_vk_backend *vk, rl_state *state, rl_error *er
     r.guesses = false;
     TRY(record_into(&state->whole, "token", r, n, record_whole, err));
     vk->counters.dense_passes = passes;
+    RL_ASSERT(state->whole.links.stage <= MOST_STAGES * vk->net->shape.n_layer);
+    state->linked = vk->ops.links;
     state->recorded = true;
     return RL_OK;
 }
@@ -266,14 +282,38 @@ static rl_status begin_token(rl_vk_backend *vk, const rl_batch *batch, bool chec
     return RL_OK;
 }
 
+static rl_status submit_whole(rl_vk_backend *vk, rl_error *err)
+{
+    rl_state *state = vk->batch.state;
+    volatile rl_vk_token *token = host_token(state);
+    token->turn = state->turn + 1;
+    token->counters = state->arrivals.address + RL_VK_ARRIVALS_STAGES;
+    vk->handles[0] = state->whole.handle;
+    vk->handles[1] = state->top.handle;
+    TRY(rl_vk_submit(vk, vk->handles, vk->batch.top ? 2 : 1, err));
+    if (state->linked) state->turn++;
+    return RL_OK;
+}
+
 static rl_status routed_submit(rl_backend *be, const rl_batch *batch, rl_error *err)
 {
     rl_vk_backend *vk = rl_vk_of(be);
     TRY(begin_token(vk, batch, true, err));
     vk->gated = vk->resumed = false;
-    vk->handles[0] = batch->state->whole.handle;
-    vk->handles[1] = batch->state->top.handle;
-    return rl_vk_submit(vk, vk->handles, batch->top ? 2 : 1, err);
+    return submit_whole(vk, err);
+}
+
+/* A linked stage has waited for too long, and the token under way is worth nothing: this device does not
+ * start workgroups in the order of their dispatches. The token runs again with barriers, as all will from
+ * now on; it has changed nothing that counts, like one that has halted. */
+static rl_status run_with_barriers(rl_vk_backend *vk, rl_error *err)
+{
+    rl_state *state = vk->batch.state;
+    vk->ops.links = false;
+    TRY(rl_vk_segments_record(vk, state, err));
+    host_token(state)->halt = host_token(state)->late = 0;
+    TRY(submit_whole(vk, err));
+    return rl_vk_wait(vk, err);
 }
 
 /* The segments behind the router of `layer` in one submission. */
@@ -321,6 +361,7 @@ static rl_status routed_wait(rl_backend *be, rl_routed_outcome *out, rl_error *e
     }
     rl_status ended = rl_vk_wait(vk, reached ? NULL : err);
     if (reached || ended) return reached ? reached : ended;
+    if (token->late) TRY(run_with_barriers(vk, err));
     uint32_t halt = token->halt;
     if (abandoned) return RL_OK;
     if (!halt) {

@@ -114,13 +114,14 @@ rl_status rl_vk_state_create(rl_backend *be, rl_state **out, const rl_state_para
     state->layers = calloc(s->n_layer, sizeof *state->layers);
     rl_status status = RL_OK;
     if (!state->layers) status = rl_fail(err, RL_NOMEM, "no memory for a session");
-    uint64_t bytes = state_bytes(vk->net, params) + 4096;
+    uint64_t bytes = state_bytes(vk->net, params) + rl_vk_arrivals_bytes(s->n_layer) + 4096;
     uint64_t slab = bytes < (1ull << 30) ? bytes : 1ull << 30;
     if (!status)
         status = rl_vk_arena_create(&state->arena, vk->device, RL_VK_PLACE_DEVICE, slab,
                                     "a session's state", err);
     if (!status)
-        status = rl_vk_arena_take(state->arena, RL_VK_ARRIVALS_BYTES, 256, &state->arrivals, err);
+        status = rl_vk_arena_take(state->arena, rl_vk_arrivals_bytes(s->n_layer), 256,
+                                  &state->arrivals, err);
     if (!status) status = take_layers(vk, state, err);
     if (!status)
         status = rl_vk_arena_create(&state->upload, vk->device, RL_VK_PLACE_UPLOAD,
@@ -154,7 +155,9 @@ rl_status rl_vk_state_reset(rl_backend *be, rl_state *state, rl_error *err)
     rl_status status = rl_vk_stage_flush(vk, err);
     if (!status) status = rl_vk_cmd_begin(&vk->copy, true, err);
     if (status) return status;
-    rl_vk_cmd_fill(&vk->copy, &state->arrivals, 0, RL_VK_ARRIVALS_BYTES, 0);
+    rl_vk_cmd_fill(&vk->copy, &state->arrivals, 0, state->arrivals.bytes, 0);
+    /* Kernels of a token that is late read what is there, and there must be experts then. */
+    rl_vk_cmd_fill(&vk->copy, &vk->buf.ids, 0, vk->buf.ids.bytes, 0);
     for (uint32_t i = 0; i < vk->net->shape.n_layer; i++) {
         if (!vk->net->layers[i].recurrent) continue;
         rl_vk_layer_state *l = &state->layers[i];
@@ -164,7 +167,7 @@ rl_status rl_vk_state_reset(rl_backend *be, rl_state *state, rl_error *err)
     status = rl_vk_cmd_end(&vk->copy, err);
     if (!status) status = rl_vk_submit(vk, &vk->copy.handle, 1, err);
     if (!status) status = rl_vk_wait(vk, err);
-    if (!status) state->side = 0; /* otherwise the session stays what it was */
+    if (!status) state->side = state->turn = 0; /* otherwise the session stays what it was */
     return status;
 }
 

@@ -26,6 +26,8 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "attn.glsl"
+#define RL_LINK_CONSTANT 7
+#include "link.glsl"
 
 layout(constant_id = 4) const uint HEADS = 8; // a power of two, at most TEAM
 layout(constant_id = 5) const uint FUSED = 1;
@@ -58,9 +60,9 @@ shared vec2 team_of[TEAMS * HEADS]; // maximum, sum of weights
 void prepare(uint t, uint first_head, uint kv_head)
 {
     uint id = gl_LocalInvocationIndex;
-    rl_floats4 q4 = rl_floats4(p.q + 8ul * uint64_t((t * p.n_head + first_head) * D));
-    rl_floats4 k4 = rl_floats4(p.k + 4ul * uint64_t((t * p.n_head_kv + kv_head) * D));
-    rl_floats v = rl_floats(p.v + 4ul * uint64_t((t * p.n_head_kv + kv_head) * D));
+    rl_values4 q4 = rl_values4(p.q + 8ul * uint64_t((t * p.n_head + first_head) * D));
+    rl_values4 k4 = rl_values4(p.k + 4ul * uint64_t((t * p.n_head_kv + kv_head) * D));
+    rl_values v = rl_values(p.v + 4ul * uint64_t((t * p.n_head_kv + kv_head) * D));
     vec4 x[SHARE];
     [[unroll]] for (uint n = 0u; n < SHARE; n++) {
         uint i = min(id + n * RL_LOCAL, ROWS * D / 4u - 1u), h = i / (D / 4u), within = i % (D / 4u);
@@ -173,10 +175,10 @@ float exchange(uint lane)
     return rl_team_sum(s[0], SAME);
 }
 
-void main()
+void pieces()
 {
     rl_vk_token token = rl_token(p.token).v;
-    if (token.halt != 0u || token.position < p.from || token.position >= p.until) return;
+    if ((!WAITS && token.halt != 0u) || token.position < p.from || token.position >= p.until) return;
     uint id = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID, t = gl_WorkGroupID.z;
     uint lane = id % TEAM, team = id / TEAM, base = gl_SubgroupInvocationID - lane;
     uint first_head = gl_WorkGroupID.y * HEADS, kv_head = first_head / (p.n_head / p.n_head_kv);
@@ -190,6 +192,10 @@ void main()
 
     load_keys(begin + team * BATCH, last, kv_head, lane);
     load_values(begin + team * BATCH, last, kv_head, lane);
+    if (WAITS) {
+        rl_await(p.token, p.link);
+        if (rl_token(p.token).v.halt != 0u) return;
+    }
     prepare(t, first_head, kv_head);
     if (own && first_head % (p.n_head / p.n_head_kv) == 0u) {
         uint64_t row = (uint64_t(position) * p.n_head_kv + kv_head) * D;
@@ -269,7 +275,7 @@ void main()
         [[unroll]] for (uint j = 0u; j < VECTORS; j++)
             acc[h * VECTORS + j] *= by;
     }
-    rl_floats_out out_ = rl_floats_out(
+    rl_values out_ = rl_values(
         p.parts + 4ul * ((uint64_t(t * p.splits + gl_WorkGroupID.x) * p.n_head + first_head) * (D + 2u)));
     if (team == 0u && lane % SAME == 0u) {
         float sum = 0.0;
@@ -293,4 +299,10 @@ void main()
         [[unroll]] for (uint j = 0u; j + VECTORS < HEADS * VECTORS; j++)
             acc[j] = acc[j + VECTORS];
     }
+}
+
+void main()
+{
+    pieces();
+    rl_arrive(p.token, p.link);
 }

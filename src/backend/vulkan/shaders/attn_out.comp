@@ -9,6 +9,8 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#define RL_LINK_CONSTANT 2
+#include "link.glsl"
 
 layout(constant_id = 1) const uint D = 256;
 layout(push_constant, std430) uniform Push { rl_attn_out_push p; };
@@ -18,8 +20,9 @@ const uint AHEAD = 4;
 shared vec2 sums[256];
 shared float factor[256], tops[64];
 
-void main()
+void join()
 {
+    if (WAITS) rl_await(p.token, p.link);
     rl_vk_token token = rl_token(p.token).v;
     if (token.halt != 0u) return;
     uint id = gl_LocalInvocationIndex, t = gl_WorkGroupID.z, h = gl_WorkGroupID.y;
@@ -30,10 +33,10 @@ void main()
     uint pieces = (count + piece - 1u) / piece;
     uint64_t stride = 4ul * p.n_head * (D + 2u);
     uint64_t first = p.parts + uint64_t(t * p.splits) * stride + 4ul * h * (D + 2u);
-    float gate = rl_floats(p.q).v[(t * p.n_head + h) * 2u * D + D + min(value, D - 1u)];
+    float gate = rl_values(p.q).v[(t * p.n_head + h) * 2u * D + D + min(value, D - 1u)];
 
     // every piece's maximum and weight at once
-    rl_floats mine = rl_floats(first + min(id, pieces - 1u) * stride);
+    rl_values mine = rl_values(first + min(id, pieces - 1u) * stride);
     float my_top = id < pieces ? mine.v[D] : -1e30, my_weight = id < pieces ? mine.v[D + 1u] : 0.0;
     float top = subgroupMax(my_top);
     if (gl_SubgroupInvocationID == 0u) tops[gl_SubgroupID] = top;
@@ -47,7 +50,7 @@ void main()
     for (uint i = turn; i < pieces; i += 4u * AHEAD) {
         float v[AHEAD];
         [[unroll]] for (uint k = 0u; k < AHEAD; k++)
-            v[k] = rl_floats(first + min(i + 4u * k, pieces - 1u) * stride).v[min(value, D - 1u)];
+            v[k] = rl_values(first + min(i + 4u * k, pieces - 1u) * stride).v[min(value, D - 1u)];
         [[unroll]] for (uint k = 0u; k < AHEAD; k++)
             if (i + 4u * k < pieces) {
                 sum = fma(factor[i + 4u * k], v[k], sum);
@@ -62,5 +65,11 @@ void main()
         sum += sums[id + 64u * i].x;
         weight += sums[id + 64u * i].y;
     }
-    rl_floats_out(p.y).v[(t * p.n_head + h) * D + value] = sum / weight * rl_sigmoid(gate);
+    rl_values(p.y).v[(t * p.n_head + h) * D + value] = sum / weight * rl_sigmoid(gate);
+}
+
+void main()
+{
+    join();
+    rl_arrive(p.token, p.link);
 }

@@ -34,7 +34,7 @@ uint rl_choose_absent(rl_route_push p, uint expert, bool check)
     return check && rl_addresses(p.residency).v[expert] == 0ul ? 1u : 0u;
 }
 
-void rl_choose_forced(rl_route_push p, rl_floats_coherent logits, uint t, bool check)
+void rl_choose_forced(rl_route_push p, rl_values logits, uint t, bool check)
 {
     uint id = gl_LocalInvocationIndex;
     if (id >= MOST) return;
@@ -46,7 +46,7 @@ void rl_choose_forced(rl_route_push p, rl_floats_coherent logits, uint t, bool c
     rl_choose_set(id, 2u * e + rl_choose_absent(p, e, check), id < p.k ? exp(mine - top) : 0.0);
 }
 
-void rl_choose_largest(rl_route_push p, rl_floats_coherent logits, bool check)
+void rl_choose_largest(rl_route_push p, rl_values logits, bool check)
 {
     uint id = gl_LocalInvocationIndex;
     if (id < GROUPS) group_top[id] = 0u;
@@ -97,7 +97,7 @@ void rl_choose_largest(rl_route_push p, rl_floats_coherent logits, bool check)
 // so that invocations which see that at different times meet at the barriers.
 void rl_choose(rl_route_push p, uint t, bool check, bool writes)
 {
-    rl_floats_coherent logits = rl_floats_coherent(p.logits + 4ul * uint64_t(t * p.n_expert));
+    rl_values logits = rl_values(p.logits + 4ul * uint64_t(t * p.n_expert));
     check = check && p.residency != 0ul;
     if (FORCED != 0u)
         rl_choose_forced(p, logits, t, check);
@@ -107,7 +107,7 @@ void rl_choose(rl_route_push p, uint t, bool check, bool writes)
     uint id = gl_LocalInvocationIndex;
     if (!writes || id >= p.k) return;
     uint e = chosen[id] >> 1, at = t * p.k + id;
-    rl_words_out(p.ids).v[at] = e;
+    rl_numbers(p.ids).v[at] = e;
     rl_words_out(p.publish).v[at] = e;
     precise float sum = 0.0; // behind the k-th there are zeros
     [[dont_unroll]] for (uint i = 0u; i < (p.k + 3u) / 4u; i++) {
@@ -117,6 +117,6 @@ void rl_choose(rl_route_push p, uint t, bool check, bool writes)
         sum += v.z;
         sum += v.w;
     }
-    rl_floats_out(p.weights).v[at] = chosen_exp[id / 4u][id % 4u] / sum;
+    rl_values(p.weights).v[at] = chosen_exp[id / 4u][id % 4u] / sum;
     if ((chosen[id] & 1u) != 0u) rl_token(p.token).v.halt = p.layer + 1u;
 }

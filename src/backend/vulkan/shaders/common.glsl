@@ -22,12 +22,22 @@ layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer rl
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer rl_floats { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer rl_floats4 { vec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer rl_floats_out { float v[]; };
-layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer rl_floats_coherent { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) buffer rl_floats4_out { vec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer rl_words_out { uint v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer rl_addresses { uint64_t v[]; };
-layout(buffer_reference, std430, buffer_reference_align = 16) buffer rl_token { rl_vk_token v; };
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer rl_tiles { rl_vk_tile v[]; };
+
+// What one workgroup hands to others that may already run, those of the next stage (link.glsl) or of its
+// own dispatch (RL_ROUTER of matvec.comp).
+#ifdef RL_LINKS
+#define RL_HANDED_ON coherent
+#else
+#define RL_HANDED_ON
+#endif
+layout(buffer_reference, std430, buffer_reference_align = 4) RL_HANDED_ON buffer rl_values { float v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) RL_HANDED_ON buffer rl_values4 { vec4 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) RL_HANDED_ON buffer rl_numbers { uint v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) RL_HANDED_ON buffer rl_token { rl_vk_token v; };
 
 // A software device. Its driver takes fma() apart and may then regroup it, so products and sums that
 // have to be the same in several kernels are spelled out; and it compiles long straight code slowly,

@@ -15,6 +15,8 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#define RL_LINK_CONSTANT 5
+#include "link.glsl"
 
 layout(constant_id = 1) const uint D = 128;
 layout(constant_id = 2) const uint COLS = 16;
@@ -40,16 +42,16 @@ uint channel_of(uint i, uint head)
     return 2u * p.n_key_head * D + head * D + gl_WorkGroupID.x * COLS + id % COLS;
 }
 
-void main()
+void step()
 {
     uint id = gl_LocalInvocationIndex, col = id % COLS, part = id / COLS;
     uint head = gl_WorkGroupID.y, ratio = p.n_value_head / p.n_key_head, key_head = head / ratio;
     uint block = gl_WorkGroupID.x, n_blocks = gl_NumWorkGroups.x;
     uint channels = (2u * p.n_key_head + p.n_value_head) * D;
     uint values = p.n_value_head * D, column = block * COLS + col;
-    rl_floats u = rl_floats(p.u);
+    rl_values u = rl_values(p.u);
 
-    // What does not depend on the token's parameters.
+    // What depends on no other dispatch, then what does.
     float dt = rl_floats(p.dt).v[head], a_head = rl_floats(p.a).v[head];
     float norm = rl_floats(p.norm).v[column];
     float taps[BOTH * TAPS], newest[BOTH];
@@ -58,11 +60,15 @@ void main()
         channel[i] = channel_of(i, head);
         [[unroll]] for (uint j = 0u; j < TAPS; j++)
             taps[i * TAPS + j] = rl_floats(p.conv_w).v[channel[i] * TAPS + j];
-        newest[i] = u.v[channel[i]];
+        if (!WAITS) newest[i] = u.v[channel[i]];
     }
     uint pair = key_head * 2u * ratio + head % ratio;
-    float b = rl_floats(p.ba).v[pair], a = rl_floats(p.ba).v[pair + ratio];
-    float z = rl_floats(p.z).v[head * D + column];
+    float a, b, z;
+    if (!WAITS) {
+        b = rl_values(p.ba).v[pair];
+        a = rl_values(p.ba).v[pair + ratio];
+        z = rl_values(p.z).v[head * D + column];
+    }
 
     rl_vk_token token = rl_token(p.token).v;
     uint64_t conv_bytes = 4ul * uint64_t((TAPS - 1u) * channels);
@@ -78,6 +84,15 @@ void main()
     [[unroll]] for (uint i = 0u; i < BOTH; i++)
         [[unroll]] for (uint j = 0u; j + 1u < TAPS; j++)
             past[i * TAPS + j] = conv.v[j * channels + channel[i]];
+    if (WAITS) {
+        rl_await(p.token, p.link);
+        [[unroll]] for (uint i = 0u; i < BOTH; i++)
+            newest[i] = u.v[channel[i]];
+        b = rl_values(p.ba).v[pair];
+        a = rl_values(p.ba).v[pair + ratio];
+        z = rl_values(p.z).v[head * D + column];
+        token.halt = rl_token(p.token).v.halt;
+    }
     if (token.halt != 0u) return;
 
     for (uint t = 0u; t < token.n; t++) {
@@ -108,9 +123,9 @@ void main()
         if (t + 1u < token.n) { // the next token's inputs are on their way meanwhile
             [[unroll]] for (uint i = 0u; i < BOTH; i++)
                 newest[i] = u.v[(t + 1u) * channels + channel[i]];
-            b = rl_floats(p.ba).v[(t + 1u) * 2u * p.n_value_head + pair];
-            a = rl_floats(p.ba).v[(t + 1u) * 2u * p.n_value_head + pair + ratio];
-            z = rl_floats(p.z).v[(t + 1u) * values + head * D + column];
+            b = rl_values(p.ba).v[(t + 1u) * 2u * p.n_value_head + pair];
+            a = rl_values(p.ba).v[(t + 1u) * 2u * p.n_value_head + pair + ratio];
+            z = rl_values(p.z).v[(t + 1u) * values + head * D + column];
         }
         squares = subgroupAdd(squares);
         if (gl_SubgroupInvocationID == 0u) scratch[gl_SubgroupID].xy = squares;
@@ -143,7 +158,7 @@ void main()
         [[unroll]] for (uint i = 0u; i < SHARE; i++)
             s[i] = fma(k_head[part * SHARE + i], e, s[i]);
         float o = q_scale * (held.y + kq * e);
-        if (part == 0u) rl_floats_out(p.y).v[t * values + head * D + column] = o * norm * gate;
+        if (part == 0u) rl_values(p.y).v[t * values + head * D + column] = o * norm * gate;
         float sum = subgroupAdd(part == 0u ? o * o : 0.0);
         barrier(); // scratch has been read
         if (gl_SubgroupInvocationID == 0u) scratch[gl_SubgroupID].x = sum;
@@ -152,7 +167,7 @@ void main()
             sum = 0.0;
             for (uint i = 0u; i < gl_NumSubgroups; i++)
                 sum += scratch[i].x;
-            rl_floats_out(p.sums).v[(t * p.n_value_head + head) * n_blocks + block] = sum;
+            rl_values(p.sums).v[(t * p.n_value_head + head) * n_blocks + block] = sum;
         }
         if (t + 1u < token.n) barrier();
     }
@@ -168,4 +183,10 @@ void main()
             [[unroll]] for (uint j = 0u; j + 1u < TAPS; j++)
                 conv_out.v[j * channels + channel[i]] = past[i * TAPS + j];
     }
+}
+
+void main()
+{
+    step();
+    rl_arrive(p.token, p.link);
 }

@@ -16,6 +16,8 @@
 #include "common.glsl"
 #include "decode.glsl"
 #include "dot.glsl"
+#define RL_LINK_CONSTANT 5
+#include "link.glsl"
 
 layout(constant_id = 1) const uint ROWS = 4;
 layout(constant_id = 2) const uint TEAM = 16;
@@ -27,32 +29,51 @@ const uint ITERS = (CHUNKS + TEAM - 1u) / TEAM;
 shared float product[32 * ROWS]; // [rank][row]
 shared float weight[32];
 
-void main()
+rl_raw raw[ROWS * ITERS];
+
+void fetch(rl_words w, uint first, uint lane)
+{
+    [[unroll]] for (uint i = 0u; i < ITERS; i++) {
+        uint g = min(lane + i * TEAM, CHUNKS - 1u);
+        [[unroll]] for (uint k = 0u; k < ROWS; k++)
+            rl_fetch_row(w, min(first + k, p.rows - 1u) * p.row_bytes, g, CHUNKS, raw[i * ROWS + k]);
+    }
+}
+
+void down()
 {
     uint id = gl_LocalInvocationIndex, first = gl_WorkGroupID.x * ROWS;
     uint lane = gl_SubgroupInvocationID & (TEAM - 1u);
     uint teams = gl_SubgroupSize / TEAM * gl_NumSubgroups;
     uint team = gl_SubgroupID * (gl_SubgroupSize / TEAM) + gl_SubgroupInvocationID / TEAM;
 
-    uint halt = rl_token(p.token).v.halt;
-    float my_weight = id < p.k ? rl_floats(p.weights).v[id] : 0.0;
-    uint row = min(first + min(id, ROWS - 1u), p.rows - 1u);
-    rl_floats_out y = rl_floats_out(p.y);
-    float before = y.v[row], shared_ = rl_floats(p.shared_).v[row];
-    float scale = rl_floats(p.scale).v[0];
     rl_table_part table;
-    rl_table_fetch(p.tables, table);
+    if (WAITS_FIRST) { // what follows from the choice is fetched while the stage before runs
+        rl_table_fetch(p.tables, table);
+        rl_await_stage(p.token, (p.link >> RL_LINK_STAGE) - 2u, p.first);
+    }
+    uint halt = rl_token(p.token).v.halt;
+    float my_weight = id < p.k ? rl_values(p.weights).v[id] : 0.0;
+    uint row = min(first + min(id, ROWS - 1u), p.rows - 1u);
+    rl_values y = rl_values(p.y);
+    float before = y.v[row], shared_ = WAITS ? 0.0 : rl_values(p.shared_).v[row];
+    float scale = rl_values(p.scale).v[0];
+    if (!WAITS_FIRST) rl_table_fetch(p.tables, table);
 
     for (uint round = 0u; round < p.k; round += teams) {
         uint rank = round + team, at = min(rank, p.k - 1u);
-        uint expert = rl_words(p.ids).v[at];
+        uint expert = rl_numbers(p.ids).v[at];
         uint64_t slot = rl_addresses(p.residency).v[expert];
         bool there = rank < p.k && slot != 0ul;
         rl_words w = rl_words(slot + p.w);
-        rl_floats4 x = rl_floats4(p.x + 4ul * uint64_t(at * p.cols));
-        rl_floats4 aux = rl_floats4(p.aux + 4ul * uint64_t(at * p.cols));
-        rl_raw raw[ROWS * ITERS];
+        rl_values4 x = rl_values4(p.x + 4ul * uint64_t(at * p.cols));
+        rl_values4 aux = rl_values4(p.aux + 4ul * uint64_t(at * p.cols));
         vec4 v[8 * ITERS];
+        if (WAITS && round == 0u) {
+            if (there && !RL_SOFTWARE) fetch(w, first, lane);
+            rl_await(p.token, p.link);
+            shared_ = rl_values(p.shared_).v[row];
+        }
         [[unroll]] for (uint i = 0u; i < ITERS; i++) {
             uint g = min(lane + i * TEAM, CHUNKS - 1u);
             [[unroll]] for (uint k = 0u; k < 8u; k++) {
@@ -60,11 +81,8 @@ void main()
                 v[8u * i + k] = x.v[from];
                 if (INPUT == RL_INPUT_SWIGLU) v[8u * i + k] = rl_swiglu4(v[8u * i + k], aux.v[from]);
             }
-            if (there && !RL_SOFTWARE)
-                [[unroll]] for (uint k = 0u; k < ROWS; k++)
-                    rl_fetch_row(w, min(first + k, p.rows - 1u) * p.row_bytes, g, CHUNKS,
-                                 raw[i * ROWS + k]);
         }
+        if (there && !RL_SOFTWARE && !(WAITS && round == 0u)) fetch(w, first, lane);
         if (round == 0u) {
             rl_table_store(table);
             if (id < 32u) weight[id] = my_weight;
@@ -112,4 +130,10 @@ void main()
         sum = rl_fma(weight[rank], product[rank * ROWS + id], sum);
     sum = rl_fma(rl_sigmoid(scale), shared_, sum);
     y.v[first + id] = sum;
+}
+
+void main()
+{
+    down();
+    rl_arrive(p.token, p.link);
 }

@@ -19,6 +19,7 @@
 // Numerics f32 on exactly decoded weights, or products of bytes to the same precision (RL_INTEGER,
 //          dot.glsl); the RMS of the norm is found beside the products and
 //          applied to the sums, since it is one factor for all of them
+// RL_LINKS: dispatches that may wait for each other by themselves (link.glsl).
 // RL_ROUTER: a router's product (RL_INPUT_NORM, one token) and the choice of experts in one dispatch.
 //          The workgroup that is the last to have written its logits makes the choice (choose.glsl).
 //          Who is last is counted in a word of memory, which the last sets back to 0; so workgroups of a
@@ -36,6 +37,8 @@
 #include "common.glsl"
 #include "decode.glsl"
 #include "dot.glsl"
+#define RL_LINK_CONSTANT 10
+#include "link.glsl"
 
 layout(constant_id = 1) const uint ROWS = 4;
 layout(constant_id = 2) const uint TEAM = 32;
@@ -48,17 +51,12 @@ layout(constant_id = 8) const uint HEAD_PARTS = 4;  // RL_INPUT_HEADS: partial s
 layout(constant_id = 9) const uint BLOCKS = 1;      // times ROWS rows of a team, one after the other
 
 #ifdef RL_ROUTER
-#extension GL_KHR_memory_scope_semantics : require
 const uint FORCED = 0;
 layout(push_constant, std430) uniform Push { rl_router_push router; };
 rl_matvec_push p; // what of it a router needs
 #include "choose.glsl"
-#define RL_RESULT rl_floats_coherent // read by another workgroup
-#define RL_MAIN   product
 #else
 layout(push_constant, std430) uniform Push { rl_matvec_push p; };
-#define RL_RESULT rl_floats_out
-#define RL_MAIN   main
 #endif
 
 const bool PAIR = MATRIX == RL_MATRIX_PAIR || MATRIX == RL_MATRIX_ROUTED_PAIR;
@@ -67,6 +65,7 @@ const bool ACROSS_IN = ROUTED && INPUT != RL_INPUT_NORM, ACROSS_OUT = ROUTED && 
 const uint OUTPUTS = PAIR ? ROWS / 2u : ROWS;       // per team
 const uint ITERS = (TILE + TEAM - 1u) / TEAM;       // chunks per lane and tile
 const uint SHARE = (8u * TILE + RL_LOCAL - 1u) / RL_LOCAL; // vectors of the input per invocation
+const bool FETCHES_AHEAD = WAITS && !ROUTED && !RL_SOFTWARE; // before it waits
 const bool EVEN = CHUNKS % TEAM == 0u && CHUNKS <= TILE; // every lane has a chunk in every step
 
 const uint STAGE_LINE = TILE + 1u;
@@ -78,19 +77,18 @@ struct input_part {
     vec4 x, aux;
 };
 
-input_part load_input(rl_floats4 x, uint i)
+void load_input(rl_values4 x, uint i, bool with_norm, inout input_part v)
 {
-    input_part v;
     if (ACROSS_IN) i = rl_across(i, CHUNKS);
     v.x = x.v[i];
-    v.aux = vec4(0.0);
     uint token = gl_WorkGroupID.z, rank = gl_WorkGroupID.y;
     if (INPUT == RL_INPUT_NORM) {
-        v.aux = rl_floats4(p.aux).v[i];
+        if (with_norm) v.aux = rl_floats4(p.aux).v[i];
     } else if (INPUT == RL_INPUT_SWIGLU) {
-        v.aux = rl_floats4(p.aux + 4ul * uint64_t(token * p.x_token + rank * p.x_rank)).v[i];
+        v.aux = rl_values4(p.aux + 4ul * uint64_t(token * p.x_token + rank * p.x_rank)).v[i];
+    } else {
+        v.aux = vec4(0.0);
     }
-    return v;
 }
 
 vec4 prepare(input_part v, uint i, inout float squares)
@@ -110,13 +108,16 @@ uint source_of(uint n, uint first_chunk)
     return (rl_index(first_chunk + (n >> 3), (n & 7u) >> 1, CHUNKS) >> 2) + (n & 1u);
 }
 
-void load_inputs(rl_floats4 x, uint tile, out input_part parts[SHARE])
+uint source_of_part(uint k, uint tile)
 {
-    [[unroll]] for (uint k = 0u; k < SHARE; k++) {
-        uint n = min(gl_LocalInvocationIndex + k * RL_LOCAL, 8u * TILE - 1u);
-        n = min(n, 8u * (CHUNKS - tile) - 1u);
-        parts[k] = load_input(x, source_of(n, tile));
-    }
+    uint n = min(gl_LocalInvocationIndex + k * RL_LOCAL, 8u * TILE - 1u);
+    return source_of(min(n, 8u * (CHUNKS - tile) - 1u), tile);
+}
+
+void load_inputs(rl_values4 x, uint tile, bool with_norm, inout input_part parts[SHARE])
+{
+    [[unroll]] for (uint k = 0u; k < SHARE; k++)
+        load_input(x, source_of_part(k, tile), with_norm, parts[k]);
 }
 
 // Byte of the matrix at which the team's k-th row begins.
@@ -138,25 +139,39 @@ void fetch_rows(rl_words w, rl_words w_second, uint first, uint g)
     }
 }
 
-void RL_MAIN()
+void product()
 {
     uint rank = gl_WorkGroupID.y, token = gl_WorkGroupID.z, id = gl_LocalInvocationIndex;
     if (ROUTED && ((p.mask >> rank) & 1u) == 0u) return;
 
-    // First what depends on nothing.
-    uint halt = rl_token(p.token).v.halt;
-    uint expert = ROUTED ? rl_words(p.ids).v[token * p.ranks + rank] : 0u;
-    rl_floats4 x = rl_floats4(p.x + 4ul * uint64_t(token * p.x_token + rank * p.x_rank));
+    uint lane = gl_SubgroupInvocationID & (TEAM - 1u), teams = gl_SubgroupSize / TEAM;
+    uint team = (gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID) * teams +
+                gl_SubgroupInvocationID / TEAM;
+    uint first = team * (BLOCKS * OUTPUTS);
+
+    // First what depends on nothing, and if this dispatch waits, what depends on no other.
     input_part parts[SHARE];
-    load_inputs(x, 0u, parts);
     rl_table_part table;
-    rl_table_fetch(p.tables, table);
+    if (WAITS) {
+        if (INPUT == RL_INPUT_NORM)
+            [[unroll]] for (uint k = 0u; k < SHARE; k++)
+                parts[k].aux = rl_floats4(p.aux).v[source_of_part(k, 0u)];
+        rl_table_fetch(p.tables, table);
+        if (FETCHES_AHEAD)
+            fetch_rows(rl_words(p.w), rl_words(p.w + (PAIR ? p.second : 0ul)), first, lane);
+        rl_await(p.token, p.link);
+    }
+    uint halt = rl_token(p.token).v.halt;
+    uint expert = ROUTED ? rl_numbers(p.ids).v[token * p.ranks + rank] : 0u;
+    rl_values4 x = rl_values4(p.x + 4ul * uint64_t(token * p.x_token + rank * p.x_rank));
+    load_inputs(x, 0u, !WAITS, parts);
+    if (!WAITS) rl_table_fetch(p.tables, table);
     if (INPUT == RL_INPUT_HEADS) {
         uint heads = p.cols / p.head;
         for (uint i = id; i < heads; i += RL_LOCAL) {
             float sum = 0.0;
             [[unroll]] for (uint k = 0u; k < HEAD_PARTS; k++)
-                sum += rl_floats(p.aux).v[(token * heads + i) * HEAD_PARTS + k];
+                sum += rl_values(p.aux).v[(token * heads + i) * HEAD_PARTS + k];
             head_scale[i] = inversesqrt(sum / float(p.head) + p.eps);
         }
     }
@@ -168,19 +183,14 @@ void RL_MAIN()
         base += slot;
     }
     rl_words w = rl_words(base), w_second = rl_words(base + (PAIR ? p.second : 0ul));
-    RL_RESULT y = RL_RESULT(p.y + 4ul * uint64_t(token * p.y_token + rank * p.rows));
-    rl_floats add = rl_floats(p.add + 4ul * uint64_t(token * p.y_token));
-
-    uint lane = gl_SubgroupInvocationID & (TEAM - 1u), teams = gl_SubgroupSize / TEAM;
-    uint team = (gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID) * teams +
-                gl_SubgroupInvocationID / TEAM;
-    uint first = team * (BLOCKS * OUTPUTS);
+    rl_values y = rl_values(p.y + 4ul * uint64_t(token * p.y_token + rank * p.rows));
+    rl_values add = rl_values(p.add + 4ul * uint64_t(token * p.y_token));
     float acc[ROWS];
     float squares = 0.0;
 
     for (uint tile = 0u; tile < CHUNKS; tile += TILE) {
-        if (tile != 0u) load_inputs(x, tile, parts);
-        if (!RL_SOFTWARE) fetch_rows(w, w_second, first, tile + lane);
+        if (tile != 0u) load_inputs(x, tile, true, parts);
+        if (!RL_SOFTWARE && !(FETCHES_AHEAD && tile == 0u)) fetch_rows(w, w_second, first, tile + lane);
         if (tile != 0u) {
             barrier(); // the tile before has been read
         } else {
@@ -255,15 +265,13 @@ void RL_MAIN()
 }
 
 #ifdef RL_ROUTER
-layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer rl_counter { uint n; };
 shared bool chooses;
 
 void main()
 {
     rl_route_push route = router.route;
     rl_token token = rl_token(route.token);
-    uint halt = token.v.halt, check = token.v.check;
-    const int memory = gl_StorageSemanticsBuffer | gl_StorageSemanticsShared;
+    uint check = token.v.check;
     p.w = router.w;
     p.x = router.x;
     p.aux = router.aux;
@@ -276,22 +284,32 @@ void main()
     p.x_rank = p.x_token = p.y_token = 0u; // there is one token
     p.despite = router.despite;
     p.eps = router.eps;
+    p.link = router.link;
     bool ahead = gl_WorkGroupID.x == gl_NumWorkGroups.x - 1u; // the extra workgroup
     if (ahead) {
         if (gl_LocalInvocationIndex == 0u) chooses = true;
     } else {
         product();
         // What this workgroup has written comes before its arrival, and that before what the last one reads.
-        controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, memory, gl_SemanticsAcquireRelease);
+        rl_meet();
         if (gl_LocalInvocationIndex == 0u) {
             rl_counter arrivals = rl_counter(router.arrivals);
-            uint before = atomicAdd(arrivals.n, 1u, gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease);
+            uint before = atomicAdd(arrivals.n, 1u, gl_ScopeDevice, gl_StorageSemanticsBuffer,
+                                    gl_SemanticsAcquireRelease);
             bool last = before == gl_NumWorkGroups.x - 2u;
+            uint halt = token.v.halt;
             if (last) arrivals.n = 0u;
             chooses = last && (halt == 0u || halt == p.despite); // one answer for all, whatever the others saw
         }
     }
-    controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, memory, gl_SemanticsAcquireRelease);
+    rl_meet();
     if (chooses) rl_choose(route, 0u, check != 0u, !ahead);
+    rl_arrive(route.token, p.link);
+}
+#else
+void main()
+{
+    product();
+    rl_arrive(p.token, p.link);
 }
 #endif

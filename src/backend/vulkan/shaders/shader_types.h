@@ -43,8 +43,23 @@ struct rl_vk_token {
     RL_U32 side;     /* which copy of the recurrent state is read: 0 or 1                        */
     RL_U32 n;        /* tokens                                                                   */
     RL_U32 check;    /* not 0: an absent expert halts                                            */
+    RL_U32 turn;     /* linked stages: how many tokens have been through them, this one included */
+    RL_U64 counters; /* linked stages: u32, RL_LINK_STRIDE bytes apart                           */
+    RL_U32 late;     /* set when a linked stage has waited too long                              */
     RL_U32 unused[3];
 };
+
+/* ---- stages that follow each other without a barrier (link.glsl) ---------------------------------- */
+
+/* Specialisation constant LINK, a sum: */
+#define RL_LINK_WAITS       1 /* for the stage before                                             */
+#define RL_LINK_ARRIVES     2 /* the next stage waits for this one                                */
+#define RL_LINK_WAITS_FIRST 4 /* for the stage before the one before, and then for that           */
+
+/* push.link: the stage's number, and in the low bits how many workgroups the stage before has. */
+#define RL_LINK_STAGE  16
+#define RL_LINK_GROUPS 0xffff
+#define RL_LINK_STRIDE 128 /* bytes between counters: each has a line of the cache */
 
 /* ---- push constants ------------------------------------------------------------------------------ */
 
@@ -76,7 +91,6 @@ struct rl_matvec_push {
     RL_U32 cols, rows;
     RL_U32 row_bytes;
     RL_U32 head;    /* RL_INPUT_HEADS: values per head                                 */
-    RL_U32 parts;   /* RL_INPUT_HEADS: partial sums per head                           */
     RL_U32 x_rank;  /* routed: floats from one rank's input to the next                */
     RL_U32 ranks;   /* routed: K                                                       */
     RL_U32 mask;    /* routed: ranks that take part, one bit each                      */
@@ -84,6 +98,7 @@ struct rl_matvec_push {
     RL_U32 y_token;
     RL_F32 eps;
     RL_U32 despite; /* a halt of this value does not stop the product                  */
+    RL_U32 link;    /* RL_LINK_STAGE                                                   */
 };
 
 struct rl_embed_push {
@@ -140,7 +155,7 @@ struct rl_delta_push {
     RL_U64 token;
     RL_U32 n_key_head, n_value_head;
     RL_U32 taps;
-    RL_U32 unused;
+    RL_U32 link;
 };
 
 struct rl_attn_prep_push {
@@ -172,7 +187,7 @@ struct rl_attn_push {
     RL_U32 splits;
     RL_F32 eps;
     RL_U32 from, until; /* positions of the first token; at others nothing happens */
-    RL_U32 unused;
+    RL_U32 link;
 };
 
 struct rl_attn_out_push {
@@ -182,6 +197,7 @@ struct rl_attn_out_push {
     RL_U64 token;
     RL_U32 n_head;
     RL_U32 splits;
+    RL_U32 link, unused;
 };
 
 struct rl_route_push {
@@ -211,6 +227,7 @@ struct rl_router_push {
     RL_U32 cols, row_bytes;
     RL_U32 despite; /* as in rl_matvec_push */
     RL_F32 eps;
+    RL_U32 link, unused;
 };
 
 /* One token: products of the chosen experts' last matrices, summed with everything else. */
@@ -224,6 +241,8 @@ struct rl_experts_down_push {
     RL_U64 y;       /* [rows], in place                                  */
     RL_U64 tables, token;
     RL_U32 cols, rows, row_bytes, k;
+    RL_U32 link;
+    RL_U32 first; /* RL_LINK_WAITS_FIRST: workgroups of the stage that made the choice */
 };
 
 struct rl_moe_sum_push {
@@ -262,7 +281,7 @@ struct rl_top_push {
 #define RL_STRUCT(name, bytes)                                                                     \
     typedef struct name name;                                                                      \
     _Static_assert(sizeof(name) == (bytes), #name " is laid out otherwise by shaders");
-RL_STRUCT(rl_vk_token, 32)
+RL_STRUCT(rl_vk_token, 48)
 RL_STRUCT(rl_vk_tile, 16)
 RL_STRUCT(rl_matvec_push, 128)
 RL_STRUCT(rl_embed_push, 40)
@@ -271,10 +290,10 @@ RL_STRUCT(rl_matmul_push, 104)
 RL_STRUCT(rl_delta_push, 112)
 RL_STRUCT(rl_attn_prep_push, 88)
 RL_STRUCT(rl_attn_push, 112)
-RL_STRUCT(rl_attn_out_push, 40)
+RL_STRUCT(rl_attn_out_push, 48)
 RL_STRUCT(rl_route_push, 72)
-RL_STRUCT(rl_router_push, 120)
-RL_STRUCT(rl_experts_down_push, 104)
+RL_STRUCT(rl_router_push, 128)
+RL_STRUCT(rl_experts_down_push, 112)
 RL_STRUCT(rl_moe_sum_push, 48)
 RL_STRUCT(rl_argmax_push, 32)
 RL_STRUCT(rl_top_push, 40)
