@@ -217,12 +217,19 @@ static void late(void)
         assert_ok(rl_session_reset(session, &err));
         for (uint32_t i = 0; i < TOKENS; i++) {
             uint32_t token = 3 + 7 * i;
-            if (linked && i == SINCE) session->state->turn += 9;
+            if (linked &&
+                i == SINCE) { /* and routers that overlapped have left their counter wrong */
+                const uint32_t wrong = 1;
+                session->state->turn += 9;
+                assert_ok(rl_vk_upload(vk->uploader, &session->state->arrivals, 0, &wrong,
+                                       sizeof wrong, &err));
+                assert_ok(rl_vk_uploader_finish(vk->uploader, &err));
+            }
             uint64_t before = vk->stream->counters.submissions;
             assert_ok(rl_session_feed(session, &token, 1, &err));
             const float *logits = rl_session_logits(session);
             uint64_t submissions = vk->stream->counters.submissions - before;
-            if (linked) assert_int_equal(submissions, cost[i] + (i == SINCE));
+            if (linked) assert_int_equal(submissions, cost[i] + (i == SINCE ? 2 : 0));
             cost[i] = submissions;
             assert_true(vk->ops.links == (linked && i < SINCE));
             if (!linked)

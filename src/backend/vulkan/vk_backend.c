@@ -22,7 +22,7 @@ enum {
     MAX_HEAD = 256
 };
 
-static void note(const rl_vk_backend *vk, const char *text)
+void rl_vk_note(const rl_vk_backend *vk, const char *text)
 {
     if (vk->params.note) vk->params.note(vk->params.note_ctx, text);
 }
@@ -72,7 +72,7 @@ static rl_status vk_open(rl_backend **out, const rl_backend_params *params, rl_e
     if (!status) status = rl_vk_cmd_init(&vk->copy, vk->stream, "copy to host", err);
     if (!status) status = create_gates(vk, err);
     if (status) goto done;
-    if (software) note(vk, "the Vulkan device is a software one: expect little speed");
+    if (software) rl_vk_note(vk, "the Vulkan device is a software one: expect little speed");
     *out = &vk->base;
     vk = NULL;
 done:

@@ -171,6 +171,9 @@ rl_status rl_vk_block_init(rl_vk_block *block, rl_vk_arena *upload, uint32_t n, 
 void rl_vk_block_fill(const rl_vk_block *block, const rl_shape *shape, const rl_batch *batch,
                       uint32_t side, bool check);
 
+/* A line for the user, at most one sentence. */
+void rl_vk_note(const rl_vk_backend *vk, const char *text);
+
 /* ---- vk_record.c ---------------------------------------------------------------------------------- */
 
 /* What is recorded, for whom. */

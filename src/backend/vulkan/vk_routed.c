@@ -305,12 +305,22 @@ static rl_status routed_submit(rl_backend *be, const rl_batch *batch, rl_error *
 
 /* A linked stage has waited for too long, and the token under way is worth nothing: this device does not
  * start workgroups in the order of their dispatches. The token runs again with barriers, as all will from
- * now on; it has changed nothing that counts, like one that has halted. */
+ * now on; it has changed nothing that counts, like one that has halted, but for the counters: routers of
+ * several layers may have run beside each other and shared theirs. */
 static rl_status run_with_barriers(rl_vk_backend *vk, rl_error *err)
 {
     rl_state *state = vk->batch.state;
+    rl_vk_note(
+        vk,
+        "this GPU does not start kernels in order: there are barriers between them from now on");
     vk->ops.links = false;
     TRY(rl_vk_segments_record(vk, state, err));
+    TRY(rl_vk_cmd_begin(&vk->copy, true, err));
+    rl_vk_cmd_fill(&vk->copy, &state->arrivals, 0, state->arrivals.bytes, 0);
+    TRY(rl_vk_cmd_end(&vk->copy, err));
+    TRY(rl_vk_submit(vk, &vk->copy.handle, 1, err));
+    TRY(rl_vk_wait(vk, err));
+    state->turn = 0;
     host_token(state)->halt = host_token(state)->late = 0;
     TRY(submit_whole(vk, err));
     return rl_vk_wait(vk, err);

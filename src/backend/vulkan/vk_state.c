@@ -156,7 +156,7 @@ rl_status rl_vk_state_reset(rl_backend *be, rl_state *state, rl_error *err)
     if (!status) status = rl_vk_cmd_begin(&vk->copy, true, err);
     if (status) return status;
     rl_vk_cmd_fill(&vk->copy, &state->arrivals, 0, state->arrivals.bytes, 0);
-    /* Kernels of a token that is late read what is there, and there must be experts then. */
+    /* Kernels of a token that is late (link.glsl) read what is there, and there must be experts then. */
     rl_vk_cmd_fill(&vk->copy, &vk->buf.ids, 0, vk->buf.ids.bytes, 0);
     for (uint32_t i = 0; i < vk->net->shape.n_layer; i++) {
         if (!vk->net->layers[i].recurrent) continue;

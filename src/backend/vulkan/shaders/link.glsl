@@ -23,7 +23,7 @@
 #extension GL_KHR_memory_scope_semantics : require
 layout(constant_id = RL_LINK_CONSTANT) const uint LINK = 0; // sum of RL_LINK_...
 layout(buffer_reference, std430, buffer_reference_align = 4) RL_HANDED_ON buffer rl_counter { uint n; };
-const uint RL_PATIENCE = 1u << 14; // looks at a counter: some 8 ms on an H200
+const uint RL_PATIENCE = 1u << 17; // looks at a counter: some 60 ms on an H200
 const int LINK_MEMORY = gl_StorageSemanticsBuffer | gl_StorageSemanticsShared;
 
 rl_counter rl_counter_of(rl_token token, uint stage)
