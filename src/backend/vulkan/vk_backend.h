@@ -153,6 +153,11 @@ static inline rl_vk_backend *rl_vk_of(rl_backend *be)
     return (rl_vk_backend *)be;
 }
 
+/* ---- vk_backend.c --------------------------------------------------------------------------------- */
+
+/* A line for the user, one sentence; nobody may be listening. */
+void rl_vk_note(const rl_vk_backend *vk, const char *text);
+
 /* ---- vk_state.c ----------------------------------------------------------------------------------- */
 
 rl_status rl_vk_state_create(rl_backend *be, rl_state **out, const rl_state_params *params,
@@ -170,9 +175,6 @@ rl_status rl_vk_block_init(rl_vk_block *block, rl_vk_arena *upload, uint32_t n, 
                            rl_error *err);
 void rl_vk_block_fill(const rl_vk_block *block, const rl_shape *shape, const rl_batch *batch,
                       uint32_t side, bool check);
-
-/* A line for the user, at most one sentence. */
-void rl_vk_note(const rl_vk_backend *vk, const char *text);
 
 /* ---- vk_record.c ---------------------------------------------------------------------------------- */
 
@@ -266,9 +268,9 @@ rl_status rl_vk_read_tap(rl_backend *be, rl_tap tap, float *out, rl_error *err);
 /* ---- vk_routed.c ---------------------------------------------------------------------------------- */
 
 /* Records the segments of a state, one by one and as a whole token, if that has not been done; the
- * whole again when somebody begins or ceases to ask for times. */
+ * whole again when somebody begins or ceases to ask for times, or links have been given up. */
 rl_status rl_vk_segments_record(rl_vk_backend *vk, rl_state *state, rl_error *err);
-/* Of rl_state.arrivals. */
+/* Room that rl_state.arrivals needs. */
 uint64_t rl_vk_arrivals_bytes(uint32_t n_layer);
 void rl_vk_segments_free(rl_vk_backend *vk, rl_state *state);
 

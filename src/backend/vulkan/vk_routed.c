@@ -2,8 +2,8 @@
  *
  * docs/gpu-routing.md tells what a segment is. Here: their recording, and the routed, resumed and
  * gated ways; the synchronous way is route() and head() of vk_stages.c. The segments are recorded
- * twice, one by one and as a whole token: the same kernels in the same order, so all ways give the
- * same bits.
+ * twice, one by one and as a whole token, whose stages may wait for each other (vk_link.h) where those
+ * of a segment have barriers: the same kernels in the same order, so all ways give the same bits.
  *
  * Gates are values of one timeline semaphore: of a token, gate_base + layer + 1 opens segment
  * layer + 1. The stream's own timeline tells how far the device is. */
