@@ -398,6 +398,7 @@ static void bench_experts(bench *b, uint32_t type, uint32_t h, uint32_t f, uint3
                                      .residency = g_res.address,
                                      .scale = x.address,
                                      .shared_ = x.address,
+                                     .add = y.address,
                                      .y = y.address,
                                      .token = b->token.address,
                                      .cols = f,

@@ -209,6 +209,7 @@ static void late(void)
     rl_engine *e;
     rl_session *session;
     rl_error err = { "" };
+    golden_may_be_late = true;
     golden_open(&setup, 64, &e, &session);
     rl_vk_backend *vk = rl_vk_of(e->be);
     if (!vk->device->info.hands_over) rl_test_skip("workgroups cannot hand over here");
@@ -218,18 +219,15 @@ static void late(void)
         for (uint32_t i = 0; i < TOKENS; i++) {
             uint32_t token = 3 + 7 * i;
             if (linked &&
-                i == SINCE) { /* and routers that overlapped have left their counter wrong */
-                const uint32_t wrong = 1;
-                session->state->turn += 9;
-                assert_ok(rl_vk_upload(vk->uploader, &session->state->arrivals, 0, &wrong,
-                                       sizeof wrong, &err));
-                assert_ok(rl_vk_uploader_finish(vk->uploader, &err));
+                i == SINCE) { /* what the mixer hands on is overwritten before all have it */
+                session->state->numbered.mixed = vk->buf.shared_gate.address;
+                session->state->recorded = false;
             }
             uint64_t before = vk->stream->counters.submissions;
             assert_ok(rl_session_feed(session, &token, 1, &err));
             const float *logits = rl_session_logits(session);
             uint64_t submissions = vk->stream->counters.submissions - before;
-            if (linked) assert_int_equal(submissions, cost[i] + (i == SINCE ? 2 : 0));
+            if (linked) assert_int_equal(submissions, cost[i] + (i == SINCE));
             cost[i] = submissions;
             assert_true(vk->ops.links == (linked && i < SINCE));
             if (!linked)
@@ -240,6 +238,7 @@ static void late(void)
     }
     rl_session_destroy(session);
     rl_engine_close(e);
+    golden_may_be_late = false;
 }
 
 enum { GATED_TOKENS = 24 };

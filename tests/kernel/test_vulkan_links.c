@@ -1,7 +1,7 @@
 /* test_vulkan_links.c - stages that follow each other without barriers (backend/vulkan/vk_link.h).
  *
  * On a software device dispatches run one after the other, so that waiting is never long there: what these
- * tests show everywhere is that counters and numbers fit, and that waiting ends. That a stage sees what the
+ * tests show everywhere is that places and numbers fit, and that waiting ends. That a stage sees what the
  * stage before has written is shown on devices which overlap dispatches. */
 #include "support/test.h"
 
@@ -10,64 +10,87 @@
 #include "quant/quant.h"
 #include "support/vulkan.h"
 
-enum { SIZE = 256, STAGES = 12, TURNS = 5, SENTINEL = 0x5a };
+enum { SIZE = 256, STAGES = 12, TURNS = 5, LAYER = 3, SENTINEL = 0x5a };
 
 /* Products behind each other: the input of stage i + 1 is the output of stage i. */
 typedef struct chain {
-    rl_vk_span w, y[STAGES + 1], counters;
-    uint32_t turn, halt;
+    rl_vk_span w, x, y;           /* input and output, plain */
+    rl_vk_span handed[STAGES];    /* numbered: the input, if it is, and what stages hand on */
+    rl_vk_span plain[STAGES - 1]; /* without links: what stages hand on */
+    uint32_t turn;
+    bool numbered_input;
 } chain;
 
 static chain make(rl_test_gpu *gpu)
 {
-    chain c = { .turn = 1, .counters = rl_test_gpu_put(gpu, NULL, RL_LINK_STRIDE * STAGES) };
-    uint8_t none[SIZE * 4];
+    chain c = { .turn = 1 };
+    uint8_t none[SIZE * 8];
     memset(none, SENTINEL, sizeof none);
     float *w = rl_test_random_vector(SIZE * SIZE, 0.1f, 1), *x = rl_test_random_vector(SIZE, 1, 2);
     c.w = rl_test_gpu_put(gpu, w, SIZE * SIZE * sizeof *w);
-    c.y[0] = rl_test_gpu_put(gpu, x, SIZE * sizeof *x);
-    for (uint32_t i = 1; i <= STAGES; i++)
-        c.y[i] = rl_test_gpu_put(gpu, none, sizeof none);
+    c.x = rl_test_gpu_put(gpu, x, SIZE * sizeof *x);
+    c.y = rl_test_gpu_put(gpu, none, SIZE * sizeof *x);
+    for (uint32_t i = 0; i < STAGES; i++)
+        c.handed[i] = rl_test_gpu_put(gpu, none, sizeof none);
+    for (uint32_t i = 0; i + 1 < STAGES; i++)
+        c.plain[i] = rl_test_gpu_put(gpu, none, SIZE * sizeof *x);
     free(w);
     free(x);
     return c;
 }
 
+/* Numbers are those of link.glsl. */
+static uint32_t number_of(const chain *c)
+{
+    return c->turn << RL_NUMBER_LAYER | LAYER;
+}
+
+static uint32_t place_of(uint32_t i)
+{
+    uint32_t pair = i % 128 / 4;
+    return i / 128 * 128 + (i % 4 < 2 ? 0 : 64) + 2 * pair + i % 2;
+}
+
+/* Makes the chain's input a numbered one; value `odd` (none: SIZE) has another number. */
+static void number_input(rl_test_gpu *gpu, chain *c, uint32_t odd, uint32_t number)
+{
+    float *x = rl_test_random_vector(SIZE, 1, 2);
+    uint32_t words[2 * SIZE];
+    for (uint32_t i = 0; i < SIZE; i++) {
+        memcpy(&words[2 * place_of(i)], &x[i], sizeof x[i]);
+        words[2 * place_of(i) + 1] = i == odd ? number : number_of(c);
+    }
+    free(x);
+    c->numbered_input = true;
+    c->handed[0] = rl_test_gpu_put(gpu, words, sizeof words);
+}
+
 static void run(rl_test_gpu *gpu, const chain *c, bool linked)
 {
     rl_error err;
-    rl_vk_token token = {
-        .n = 1, .turn = c->turn, .halt = c->halt, .counters = c->counters.address
-    };
+    rl_vk_token token = { .n = 1, .turn = c->turn };
     rl_test_gpu_set_token(gpu, &token);
     rl_vk_links_start(&gpu->cmd.links, linked);
+    if (c->numbered_input) gpu->cmd.links.end = RL_VK_END_NUMBERED; /* of a stage before */
     for (uint32_t i = 0; i < STAGES; i++) {
+        bool last = i + 1 == STAGES;
+        const rl_vk_span *from = linked ? &c->handed[i] : i ? &c->plain[i - 1] : &c->x;
+        const rl_vk_span *to = linked && !last ? &c->handed[i + 1] : !last ? &c->plain[i] : &c->y;
+        if (!i && !c->numbered_input) from = &c->x;
         rl_vk_matvec m = { .type = RL_QUANT_F32,
                            .n_ranks = 1,
                            .n_tokens = 1,
                            .push = { .w = c->w.address,
-                                     .x = c->y[i].address,
-                                     .y = c->y[i + 1].address,
+                                     .x = from->address,
+                                     .y = to->address,
                                      .token = gpu->token.address,
                                      .cols = SIZE,
                                      .rows = SIZE } };
-        rl_vk_cmd_begin_stage(&gpu->cmd, i + 1 < STAGES);
+        rl_vk_cmd_begin_stage(&gpu->cmd, LAYER, last ? RL_VK_END_BARRIER : RL_VK_END_NUMBERED);
         assert_ok(rl_vk_op_matvec(&gpu->ops, &gpu->cmd, &m, &err));
         rl_vk_cmd_end_stage(&gpu->cmd);
     }
     rl_test_gpu_run(gpu);
-}
-
-/* Every stage but the last has been through `turns` times as many arrivals as it has workgroups. */
-static void check_counters(rl_test_gpu *gpu, const chain *c, uint32_t turns)
-{
-    uint32_t words[RL_LINK_STRIDE / 4 * STAGES];
-    rl_test_gpu_get(gpu, &c->counters, words, sizeof words);
-    for (uint32_t i = 0; i < STAGES; i++) {
-        uint32_t n = words[RL_LINK_STRIDE / 4 * i];
-        assert_int_equal(n % turns, 0);
-        assert_true(i + 1 < STAGES ? n && n == words[0] : n == 0);
-    }
 }
 
 static uint32_t late_of(rl_test_gpu *gpu)
@@ -77,107 +100,127 @@ static uint32_t late_of(rl_test_gpu *gpu)
     return token.late;
 }
 
+static rl_test_gpu *begin(void)
+{
+    rl_test_gpu *gpu = rl_test_gpu_begin();
+    if (!gpu->device->info.hands_over) rl_test_skip("workgroups cannot hand over here");
+    return gpu;
+}
+
 static void vulkan_links_give_the_same(void **state)
 {
     (void)state;
     float want[SIZE], got[SIZE];
-    rl_test_gpu *gpu = rl_test_gpu_begin();
-    if (!gpu->device->info.hands_over) rl_test_skip("workgroups cannot hand over here");
+    rl_test_gpu *gpu = begin();
     chain c = make(gpu);
     uint64_t barriers = gpu->stream->counters.barriers;
     run(gpu, &c, false);
     uint64_t usual = gpu->stream->counters.barriers - barriers;
-    rl_test_gpu_get(gpu, &c.y[STAGES], want, sizeof want);
+    rl_test_gpu_get(gpu, &c.y, want, sizeof want);
     for (; c.turn <= TURNS; c.turn++) {
+        if (c.turn == TURNS) number_input(gpu, &c, SIZE, 0);
         barriers = gpu->stream->counters.barriers;
         run(gpu, &c, true);
         assert_int_equal(usual - (gpu->stream->counters.barriers - barriers), STAGES - 1);
-        rl_test_gpu_get(gpu, &c.y[STAGES], got, sizeof got);
+        rl_test_gpu_get(gpu, &c.y, got, sizeof got);
         assert_memory_equal(got, want, sizeof want);
-        check_counters(gpu, &c, c.turn);
         assert_int_equal(late_of(gpu), 0);
     }
     rl_test_gpu_end(gpu);
 }
 
-/* A turn too many: nobody will ever have arrived often enough. All kernels end, and say so. */
+/* All that was handed on is void, and there is no result. */
+static void check_void(rl_test_gpu *gpu, const chain *c)
+{
+    uint32_t words[2 * SIZE];
+    uint8_t bytes[SIZE * sizeof(float)];
+    for (uint32_t i = 1; i < STAGES; i++) {
+        rl_test_gpu_get(gpu, &c->handed[i], words, sizeof words);
+        for (uint32_t j = 0; j < SIZE; j++)
+            assert_int_equal(words[2 * j + 1], number_of(c) | RL_NUMBER_VOID);
+    }
+    rl_test_gpu_get(gpu, &c->y, bytes, sizeof bytes);
+    for (uint32_t i = 0; i < sizeof bytes; i++)
+        assert_int_equal(bytes[i], SENTINEL);
+}
+
+/* One value of the input never comes: there is that of another layer, or another token's. All kernels end,
+ * and say so.
+ * Stands against a token that hangs, and one that takes what was there before. */
 static void vulkan_links_end_their_waiting(void **state)
 {
     (void)state;
-    rl_test_gpu *gpu = rl_test_gpu_begin();
-    if (!gpu->device->info.hands_over) rl_test_skip("workgroups cannot hand over here");
+    rl_test_gpu *gpu = begin();
     chain c = make(gpu);
-    c.turn = 2;
-    run(gpu, &c, true);
-    assert_int_not_equal(late_of(gpu), 0);
-    check_counters(gpu, &c, 1);
+    const uint32_t others[] = { number_of(&c) + 1, number_of(&c) + (1u << RL_NUMBER_LAYER), 0 };
+    for (uint32_t i = 0; i < RL_COUNT_OF(others); i++) {
+        number_input(gpu, &c, 77 * i, others[i]);
+        run(gpu, &c, true);
+        assert_int_not_equal(late_of(gpu), 0);
+        check_void(gpu, &c);
+    }
     rl_test_gpu_end(gpu);
 }
 
-/* A token that has halted computes nothing, and everybody arrives. */
-static void vulkan_links_count_halted_tokens(void **state)
+/* A token that has halted computes nothing, and nobody waits: any void value will do. */
+static void vulkan_links_pass_on_what_is_void(void **state)
 {
     (void)state;
-    uint8_t bytes[SIZE * 4];
-    rl_test_gpu *gpu = rl_test_gpu_begin();
-    if (!gpu->device->info.hands_over) rl_test_skip("workgroups cannot hand over here");
+    rl_test_gpu *gpu = begin();
     chain c = make(gpu);
-    c.halt = 3;
-    run(gpu, &c, true);
-    for (uint32_t i = 1; i <= STAGES; i++) {
-        rl_test_gpu_get(gpu, &c.y[i], bytes, sizeof bytes);
-        for (uint32_t j = 0; j < sizeof bytes; j++)
-            assert_int_equal(bytes[j], SENTINEL);
+    for (uint32_t odd = 0; odd < SIZE; odd += 51) {
+        number_input(gpu, &c, odd, number_of(&c) | RL_NUMBER_VOID);
+        run(gpu, &c, true);
+        assert_int_equal(late_of(gpu), 0);
+        check_void(gpu, &c);
+        c.turn++;
     }
-    check_counters(gpu, &c, 1);
-    assert_int_equal(late_of(gpu), 0);
     rl_test_gpu_end(gpu);
 }
 
-/* ---- the numbers alone ------------------------------------------------------------------------------- */
+/* ---- what is recorded, alone --------------------------------------------------------------------------- */
 
-static void check_dispatch(rl_vk_links *l, uint64_t groups, uint32_t how, uint32_t link,
-                           uint32_t first)
+static void check_dispatch(rl_vk_links *l, uint64_t groups, uint32_t how, uint32_t link)
 {
-    uint32_t got_link, got_first;
-    assert_int_equal(rl_vk_links_dispatch(l, groups, &got_link, &got_first), how);
+    uint32_t got_link;
+    assert_int_equal(rl_vk_links_dispatch(l, groups, &got_link), how);
     assert_int_equal(got_link, link);
-    assert_int_equal(got_first, first);
 }
 
 static void vulkan_links_numbers(void **state)
 {
     (void)state;
-    const uint32_t stage = 1u << RL_LINK_STAGE, waits = RL_LINK_WAITS, arrives = RL_LINK_ARRIVES;
+    const uint32_t layer = 1u << RL_LINK_LAYER, takes = RL_LINK_TAKES, gives = RL_LINK_GIVES,
+                   waits = RL_LINK_WAITS, arrives = RL_LINK_ARRIVES;
     rl_vk_links l = { 0 };
-    rl_vk_links_begin(&l, true); /* off: barriers as ever */
-    check_dispatch(&l, 9, 0, 0, 0);
+    rl_vk_links_begin(&l, 0, RL_VK_END_NUMBERED); /* off: barriers as ever */
+    check_dispatch(&l, 9, 0, 0);
     assert_true(rl_vk_links_end(&l));
 
     rl_vk_links_start(&l, true);
-    rl_vk_links_begin(&l, true);
-    check_dispatch(&l, 3, arrives, 0, 0);
-    check_dispatch(&l, 4, arrives, 0, 0); /* beside it */
+    rl_vk_links_begin(&l, 0, RL_VK_END_NUMBERED);
+    check_dispatch(&l, 3, gives, 0);
     assert_false(rl_vk_links_end(&l));
-    rl_vk_links_begin(&l, true);
-    check_dispatch(&l, 5, waits | arrives, stage | 7, 0);
+    rl_vk_links_begin(&l, 0, RL_VK_END_COUNTED);
+    check_dispatch(&l, 3, takes | arrives, 0);
+    check_dispatch(&l, 4, takes | arrives, 0); /* beside it */
     assert_false(rl_vk_links_end(&l));
-    rl_vk_links_begin(&l, false); /* two stages behind it are linked to it */
-    check_dispatch(&l, 6, waits | RL_LINK_WAITS_FIRST, 2 * stage | 5, 7);
-    assert_true(rl_vk_links_end(&l));
-    rl_vk_links_begin(&l, true); /* behind a barrier: counters that nobody has used */
-    check_dispatch(&l, 8, arrives, 3 * stage, 0);
+    rl_vk_links_begin(&l, 0, RL_VK_END_NUMBERED);
+    check_dispatch(&l, 5, takes | waits | gives, 7);
     assert_false(rl_vk_links_end(&l));
-    rl_vk_links_begin(&l, true);
-    check_dispatch(&l, RL_LINK_GROUPS + 1ull, waits | arrives, 4 * stage | 8, 0);
+    rl_vk_links_begin(&l, 1, RL_VK_END_COUNTED);
+    check_dispatch(&l, RL_LINK_GROUPS + 1ull, takes | arrives, layer);
     assert_true(rl_vk_links_end(&l)); /* more than a link can say */
-    rl_vk_links_begin(&l, false);
-    check_dispatch(&l, UINT64_MAX, 0, 5 * stage, 0);
+    rl_vk_links_begin(&l, 1, RL_VK_END_BARRIER);
+    check_dispatch(&l, UINT64_MAX, takes, layer);
+    assert_true(rl_vk_links_end(&l));
+    rl_vk_links_begin(&l, 2, RL_VK_END_BARRIER); /* behind a barrier */
+    check_dispatch(&l, 6, 0, 2 * layer);
     assert_true(rl_vk_links_end(&l));
 }
 
 RL_TEST_MAIN(RL_TEST(vulkan, links_give_the_same), RL_TEST(vulkan, links_end_their_waiting),
-             RL_TEST(vulkan, links_count_halted_tokens), RL_TEST(vulkan, links_numbers))
+             RL_TEST(vulkan, links_pass_on_what_is_void), RL_TEST(vulkan, links_numbers))
 #else
 static void vulkan_links(void **state)
 {

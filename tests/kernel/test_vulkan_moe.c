@@ -219,6 +219,7 @@ static void check_experts(uint32_t up_type, uint32_t down_type, uint32_t h, uint
         .residency = gate_up.push.residency,
         .scale = rl_test_gpu_put(gpu, &scale, 4).address,
         .shared_ = rl_test_gpu_put(gpu, shared, h * 4).address,
+        .add = g_fused.address,
         .y = g_fused.address,
         .token = gpu->token.address,
         .cols = f,

@@ -21,6 +21,10 @@ typedef struct golden_setup {
     bool no_prefetch, settle_ahead;
 } golden_setup;
 
+/* Whether a token may run again with barriers, since linked stages have waited in vain (vk_link.h). If not,
+ * the test fails. */
+extern bool golden_may_be_late;
+
 /* Opens the model and one session with room for `n_ctx` tokens, or fails the test. */
 void golden_open(const golden_setup *setup, uint32_t n_ctx, rl_engine **engine,
                  rl_session **session);

@@ -36,7 +36,17 @@ typedef struct rl_vk_layer_state {
     rl_vk_span keys, values; /* attention */
 } rl_vk_layer_state;
 
-enum { RL_VK_ARRIVALS_GUESS = 256, RL_VK_ARRIVALS_STAGES = 512 };
+enum { RL_VK_ARRIVALS_GUESS = 256, RL_VK_ARRIVALS_BYTES = 512 };
+
+/* What linked stages hand on (vk_link.h), by device address: counters, one per layer, and numbered values,
+ * those of the layer and token under way. */
+typedef struct rl_vk_numbered {
+    uint64_t counters;
+    uint64_t x, mixed; /* [H]: of the layer before, and behind the mixer */
+    uint64_t u, z, ba, k, v, y, sums, parts, router, scale, shared_gate,
+        shared_up;   /* as in rl_vk_buffers, of one token */
+    uint64_t choice; /* [K][RL_CHOICE_WORDS] */
+} rl_vk_numbered;
 
 struct rl_state {
     rl_vk_arena *arena, *upload;
@@ -45,14 +55,16 @@ struct rl_state {
     uint32_t side; /* the current copy */
     rl_vk_block block;
     /* Counters of routers that choose, zero between tokens: the layer's, and at RL_VK_ARRIVALS_GUESS
-     * that of the guess beside it. From RL_VK_ARRIVALS_STAGES on those of linked stages. */
+     * that of the guess beside it. */
     rl_vk_span arrivals;
+    rl_vk_span handed; /* all of `numbered` */
+    rl_vk_numbered numbered;
     uint32_t turn;       /* tokens that have been through the linked stages */
     rl_vk_cmd *segments; /* [n_layer + 1]; recorded once */
     rl_vk_cmd whole;     /* all of them, for tokens that are submitted from the start */
     rl_vk_cmd top;       /* the largest logits, submitted behind the head when they are wanted */
     bool recorded;
-    bool linked;           /* whole: its stages are linked */
+    bool linked;           /* whole: its stages are linked where they can be */
     rl_vk_marks marks;     /* while somebody asks for times */
     uint64_t token_passes; /* dense matrices that one token walks over */
 };
@@ -270,8 +282,6 @@ rl_status rl_vk_read_tap(rl_backend *be, rl_tap tap, float *out, rl_error *err);
 /* Records the segments of a state, one by one and as a whole token, if that has not been done; the
  * whole again when somebody begins or ceases to ask for times, or links have been given up. */
 rl_status rl_vk_segments_record(rl_vk_backend *vk, rl_state *state, rl_error *err);
-/* Room that rl_state.arrivals needs. */
-uint64_t rl_vk_arrivals_bytes(uint32_t n_layer);
 void rl_vk_segments_free(rl_vk_backend *vk, rl_state *state);
 
 extern const rl_routed_ops rl_vk_routed_ops;       /* with gates */

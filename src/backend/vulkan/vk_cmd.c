@@ -317,9 +317,9 @@ void rl_vk_cmd_barrier(rl_vk_cmd *cmd)
     cmd->stream->counters.barriers++;
 }
 
-void rl_vk_cmd_begin_stage(rl_vk_cmd *cmd, bool link)
+void rl_vk_cmd_begin_stage(rl_vk_cmd *cmd, uint32_t layer, rl_vk_stage_end end)
 {
-    rl_vk_links_begin(&cmd->links, link);
+    rl_vk_links_begin(&cmd->links, layer, end);
 }
 
 void rl_vk_cmd_end_stage(rl_vk_cmd *cmd)

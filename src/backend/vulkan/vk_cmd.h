@@ -58,9 +58,9 @@ void rl_vk_cmd_dispatch(rl_vk_cmd *cmd, const rl_vk_pipeline *pipeline, const vo
                         uint32_t push_bytes, uint32_t x, uint32_t y, uint32_t z);
 /* Kernels recorded after this see what kernels before it wrote. */
 void rl_vk_cmd_barrier(rl_vk_cmd *cmd);
-/* Stages of kernels, between these two. The end of a stage is a barrier, or with `link` none: then kernels
- * of the next stage, which has to begin behind it, wait by themselves (vk_link.h). */
-void rl_vk_cmd_begin_stage(rl_vk_cmd *cmd, bool link);
+/* Stages of kernels, between these two. Where stages are linked (vk_link.h) and `end` is no barrier, kernels
+ * of the next stage, which has to begin behind it, wait by themselves. */
+void rl_vk_cmd_begin_stage(rl_vk_cmd *cmd, uint32_t layer, rl_vk_stage_end end);
 void rl_vk_cmd_end_stage(rl_vk_cmd *cmd);
 /* The same for copies as well, on both sides: costs more. */
 void rl_vk_cmd_barrier_copies(rl_vk_cmd *cmd);

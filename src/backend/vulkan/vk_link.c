@@ -9,12 +9,13 @@ void rl_vk_links_start(rl_vk_links *links, bool on)
     *links = (rl_vk_links){ .on = on };
 }
 
-void rl_vk_links_begin(rl_vk_links *links, bool link)
+void rl_vk_links_begin(rl_vk_links *links, uint32_t layer, rl_vk_stage_end end)
 {
-    links->first = links->arrives && links->waits;
-    links->waits = links->arrives;
-    links->arrives = link && links->on;
-    links->groups_first = links->groups_before;
+    RL_ASSERT(layer + 1 < 1u << RL_NUMBER_LAYER);
+    links->layer = layer;
+    links->takes = links->end != RL_VK_END_BARRIER;
+    links->end = links->on ? end : RL_VK_END_BARRIER;
+    RL_ASSERT(!links->waits || links->end != RL_VK_END_COUNTED);
     links->groups_before = links->groups;
     links->groups = 0;
 }
@@ -22,19 +23,17 @@ void rl_vk_links_begin(rl_vk_links *links, bool link)
 /* A stage of more workgroups than a link can name ends with a barrier, although they arrive. */
 bool rl_vk_links_end(rl_vk_links *links)
 {
-    if (links->waits || links->arrives) links->stage++;
-    if (links->groups > RL_LINK_GROUPS) links->arrives = false;
-    return !links->arrives;
+    bool counted = links->end == RL_VK_END_COUNTED;
+    links->waits = counted && links->groups <= RL_LINK_GROUPS;
+    return links->end == RL_VK_END_BARRIER || (counted && !links->waits);
 }
 
-uint32_t rl_vk_links_dispatch(rl_vk_links *links, uint64_t groups, uint32_t *link, uint32_t *first)
+uint32_t rl_vk_links_dispatch(rl_vk_links *links, uint64_t groups, uint32_t *link)
 {
     uint32_t room = UINT32_MAX - links->groups;
     links->groups += groups < room ? (uint32_t)groups : room;
-    *link = links->stage << RL_LINK_STAGE | (links->waits ? links->groups_before : 0);
-    RL_ASSERT(links->stage >> (32 - RL_LINK_STAGE) == 0);
-    bool waits_first = first && links->first;
-    if (first) *first = waits_first ? links->groups_first : 0;
-    return (links->waits ? RL_LINK_WAITS : 0) | (links->arrives ? RL_LINK_ARRIVES : 0) |
-           (waits_first ? RL_LINK_WAITS_FIRST : 0);
+    *link = links->layer << RL_LINK_LAYER | (links->waits ? links->groups_before : 0);
+    return (links->takes ? RL_LINK_TAKES : 0) | (links->waits ? RL_LINK_WAITS : 0) |
+           (links->end == RL_VK_END_NUMBERED ? RL_LINK_GIVES : 0) |
+           (links->end == RL_VK_END_COUNTED ? RL_LINK_ARRIVES : 0);
 }

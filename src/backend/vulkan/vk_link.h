@@ -1,9 +1,8 @@
 /* vk_link.h - stages of a command buffer that follow each other without barriers (shaders/link.glsl).
  *
  * A stage is what is recorded between rl_vk_links_begin and rl_vk_links_end: dispatches that may run
- * beside each other. Its end is either a barrier or a link: then every workgroup of it arrives at a
- * counter, and the workgroups of the next stage wait for them by themselves. Here are the numbers that
- * both need: of stages, and of workgroups.
+ * beside each other. Its end is a barrier, or the next stages take what it hands on by themselves: values
+ * by their numbers, or all of it when it has been counted. Here is what both need to know.
  *
  * Threads: one owner. */
 #ifndef RL_BACKEND_VULKAN_VK_LINK_H
@@ -12,25 +11,31 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+typedef enum rl_vk_stage_end {
+    RL_VK_END_BARRIER,
+    RL_VK_END_NUMBERED, /* every value that is handed on is numbered                    */
+    RL_VK_END_COUNTED   /* plain values; workgroups arrive at the layer's only counter  */
+} rl_vk_stage_end;
+
 typedef struct rl_vk_links {
-    bool on;                    /* whether stages are linked at all */
-    bool waits, first, arrives; /* the stage under way: RL_LINK_WAITS, _WAITS_FIRST, _ARRIVES */
-    uint32_t stage;             /* its number; the counters of all numbers below are in use   */
-    uint32_t groups;            /* its workgroups so far                                      */
-    uint32_t groups_before, groups_first; /* of the stage before, and of that before that   */
+    bool on;                /* whether stages are linked at all                */
+    bool takes, waits;      /* the stage under way: RL_LINK_TAKES, _WAITS      */
+    rl_vk_stage_end end;    /* how it ends                                     */
+    uint32_t layer;         /* what it takes and hands on belongs to that      */
+    uint32_t groups;        /* its workgroups so far                           */
+    uint32_t groups_before; /* those of the counted stage before               */
 } rl_vk_links;
 
 /* No stage is linked until now; on: from now on they may be. A zeroed one is off. */
 void rl_vk_links_start(rl_vk_links *links, bool on);
 
-/* Begins a stage, behind the end of another. link: the next one waits for it, if links are on. */
-void rl_vk_links_begin(rl_vk_links *links, bool link);
+/* Begins a stage, behind the end of another. Without links every end is a barrier. */
+void rl_vk_links_begin(rl_vk_links *links, uint32_t layer, rl_vk_stage_end end);
 
 /* Ends it. True: a barrier has to follow. */
 bool rl_vk_links_end(rl_vk_links *links);
 
-/* Counts a dispatch of the stage. Returns its constant LINK, and its push.link and push.first. first may be
- * NULL: the kernel waits for the stage before only. */
-uint32_t rl_vk_links_dispatch(rl_vk_links *links, uint64_t groups, uint32_t *link, uint32_t *first);
+/* Counts a dispatch of the stage. Returns its constant LINK, and its push.link. */
+uint32_t rl_vk_links_dispatch(rl_vk_links *links, uint64_t groups, uint32_t *link);
 
 #endif

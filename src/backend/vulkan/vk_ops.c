@@ -140,17 +140,18 @@ static rl_status record(rl_vk_ops *ops, rl_vk_cmd *cmd, rl_vk_op op, uint32_t ty
 
 static void check_alone(const rl_vk_cmd *cmd)
 {
-    RL_ASSERT(!cmd->links.waits && !cmd->links.arrives);
+    RL_ASSERT(!cmd->links.takes && cmd->links.end == RL_VK_END_BARRIER);
 }
 
-/* Operations that may wait and arrive. how: the constant LINK, their last, from links(), which counts the
+/* Operations that may be linked. how: the constant LINK, their last, from links(), which counts the
  * dispatch; linked: their modules for that. */
 #define RECORD_LINKED(op, linked, how, type, push, x, y, z, ...)                                   \
     RECORD_COUNTED((how) ? linked : op, type, push, x, y, z, __VA_ARGS__, how)
 
+/* The constant LINK of a dispatch, which is counted, and its push.link. */
 static uint32_t links(rl_vk_cmd *cmd, uint32_t x, uint32_t y, uint32_t z, uint32_t *word)
 {
-    return rl_vk_links_dispatch(&cmd->links, (uint64_t)x * y * z, word, NULL);
+    return rl_vk_links_dispatch(&cmd->links, (uint64_t)x * y * z, word);
 }
 
 rl_status rl_vk_op_embed(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type, uint32_t n,
@@ -188,13 +189,13 @@ typedef struct matvec_cut {
 } matvec_cut;
 
 /* The cost of a cut, in rows: what the busiest compute unit has to do. A workgroup costs its rows, as
- * much as about four rows to prepare the input, and a row per 64 lanes to wait for all of its own.
+ * much as about two rows to prepare the input, and a row per 64 lanes to wait for all of its own.
  * UINT64_MAX for one that leaves units waiting for memory: with less than 480 lanes at work, or with
  * one block after the other and nobody to take turns with. */
 static uint64_t cut_cost(const rl_vk_matvec *m, uint32_t team, bool pair, uint64_t units,
                          const matvec_cut *cut)
 {
-    enum { BUSY = 480, PREPARE = 4 };
+    enum { BUSY = 480, PREPARE = 2 };
     uint32_t taken = cut->local / team * cut->rows * cut->blocks,
              outputs = pair ? taken / 2 : taken;
     uint64_t all = ((uint64_t)m->push.rows * m->n_ranks + m->beside) * m->n_tokens;
@@ -310,10 +311,19 @@ rl_status rl_vk_op_matvec(rl_vk_ops *ops, rl_vk_cmd *cmd, const rl_vk_matvec *m,
     if (m->choice) { /* the same product to the bit, so of the same shape */
         rl_router_push router = router_push(m, &push);
         RL_ASSERT(cut.local >= 64); /* choose.glsl */
-        uint32_t how = links(cmd, groups + 1, 1, 1, &router.link);
-        return RECORD_COUNTED(RL_VK_ROUTER, m->type, &router, groups + 1, 1, 1, cut.local, cut.rows,
-                              team, m->input, m->matrix, m->add, chunks,
-                              min_u32(chunks, MATVEC_TILE), 1, cut.blocks, how);
+        uint32_t all = groups + 1, how = links(cmd, all, 1, 1, &router.link);
+        /* A software device's workgroups look once for what they take: here it has to be there. */
+        if (how && ops->software) {
+            rl_vk_matvec product = *m;
+            product.choice = NULL;
+            product.floats = true; /* as the router */
+            rl_status status = rl_vk_op_matvec(ops, cmd, &product, err);
+            if (status) return status;
+            all = 1;
+        }
+        return RECORD_COUNTED(RL_VK_ROUTER, m->type, &router, all, 1, 1, cut.local, cut.rows, team,
+                              m->input, m->matrix, m->add, chunks, min_u32(chunks, MATVEC_TILE), 1,
+                              cut.blocks, how);
     }
     uint32_t how = links(cmd, groups, m->n_ranks, m->n_tokens, &push.link);
     return RECORD_LINKED(bytes ? RL_VK_MATVEC_BYTES : RL_VK_MATVEC,
@@ -478,7 +488,7 @@ rl_status rl_vk_op_experts_down(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type, u
     uint32_t local = divide_up(lanes, ops->subgroup) * ops->subgroup;
     local = min_u32(local, 256 / ops->subgroup * ops->subgroup);
     uint32_t groups = divide_up(p.rows, rows);
-    uint32_t how = rl_vk_links_dispatch(&cmd->links, groups, &p.link, &p.first);
+    uint32_t how = links(cmd, groups, 1, 1, &p.link);
     return RECORD_LINKED(RL_VK_EXPERTS_DOWN, RL_VK_EXPERTS_DOWN_LINKED, how, type, &p, groups, 1, 1,
                          local, rows, team, input, p.cols / 32);
 }

@@ -35,7 +35,8 @@ void rl_vk_ops_fini(rl_vk_ops *ops);
 
 /* The push structs below are filled by the caller but for `tables`, `row_bytes` and `link`. Every kernel but
  * embed, norm, matmul and moe_sum leaves everything as it is when push.token says halt (matvec: when it
- * says another value than push.despite). */
+ * says another value than push.despite), or hands on void numbers (vk_link.h). Which addresses are those of
+ * numbered values follows from the stage that is recorded. */
 
 /* x = rows of the embedding table: n tokens. */
 RL_MUST_CHECK rl_status rl_vk_op_embed(rl_vk_ops *ops, rl_vk_cmd *cmd, uint32_t type, uint32_t n,
@@ -50,7 +51,7 @@ typedef struct rl_vk_matvec {
     uint32_t type;      /* of W                          */
     uint32_t input;     /* RL_INPUT_...                  */
     uint32_t matrix;    /* RL_MATRIX_...                 */
-    bool add;           /* y = ... + push.add            */
+    uint32_t add;       /* RL_ADD_...: y = ... + push.add */
     uint32_t n_ranks;   /* grid y: 1 when not routed     */
     uint32_t n_tokens;  /* grid z                        */
     uint32_t parts;     /* RL_INPUT_HEADS: partial sums per head */
@@ -59,7 +60,8 @@ typedef struct rl_vk_matvec {
     uint32_t team_rows; /* rows per team of lanes; 0: as many as the device can fill */
     /* A router's product, one token with RL_INPUT_NORM: the workgroup that is last chooses, too. Of
      * the push, .logits and .n_expert follow from the product. NULL: nobody chooses. `arrivals` is
-     * the address of a word that is 0, and is so again when all have run: at a time only for this. */
+     * the address of a word that is 0, and is so again when all have run: at a time only for this. In a
+     * stage whose end is numbered, it is that of the numbered choice, RL_CHOICE_WORDS per rank. */
     const rl_route_push *choice;
     uint64_t arrivals;
     rl_matvec_push push;

@@ -21,11 +21,29 @@ typedef struct product {
     uint64_t x, aux, y;
     const rl_weight *pair; /* silu(w x) * (pair x), one token only */
     uint64_t add;          /* 0: nothing */
+    bool add_numbered;
+    uint64_t also; /* y is numbered: where it goes without numbers; 0: nowhere */
     uint32_t head, parts;
     uint32_t beside;             /* rows of other products that run at the same time */
-    const rl_route_push *choice; /* made by the workgroup that is last; NULL: none */
-    uint64_t arrivals;           /* its counter */
+    const rl_route_push *choice; /* made in the same dispatch; NULL: none */
+    uint64_t arrivals;           /* rl_vk_matvec.arrivals */
 } product;
+
+/* Where a stage finds what the ones before hand on, and where it hands on itself. */
+static uint64_t taken(const rl_vk_recording *r, const rl_vk_span *plain, uint64_t numbered)
+{
+    return r->cmd->links.takes ? numbered : plain->address;
+}
+
+static bool gives(const rl_vk_recording *r)
+{
+    return r->cmd->links.end == RL_VK_END_NUMBERED;
+}
+
+static uint64_t given(const rl_vk_recording *r, const rl_vk_span *plain, uint64_t numbered)
+{
+    return gives(r) ? numbered : plain->address;
+}
 
 static rl_status record_product(const rl_vk_recording *r, const product *p, rl_error *err)
 {
@@ -54,7 +72,9 @@ static rl_status record_product(const rl_vk_recording *r, const product *p, rl_e
     rl_vk_matvec m = { .type = p->w->type,
                        .input = p->input,
                        .matrix = p->pair ? RL_MATRIX_PAIR : RL_MATRIX_PLAIN,
-                       .add = p->add != 0,
+                       .add = !p->add           ? RL_ADD_NOTHING
+                              : p->add_numbered ? RL_ADD_NUMBERED
+                                                : RL_ADD_PLAIN,
                        .n_ranks = 1,
                        .n_tokens = r->n,
                        .parts = p->parts,
@@ -67,6 +87,7 @@ static rl_status record_product(const rl_vk_recording *r, const product *p, rl_e
                                  .aux = p->aux,
                                  .y = p->y,
                                  .add = p->add,
+                                 .ids = p->also,
                                  .token = r->block->token,
                                  .cols = p->w->cols,
                                  .rows = p->w->rows,
@@ -79,14 +100,16 @@ static rl_status record_product(const rl_vk_recording *r, const product *p, rl_e
     return rl_vk_op_matvec(&vk->ops, r->cmd, &m, err);
 }
 
-/* Many tokens: h = rms(x) * weight, and the products read h. One token: they norm by themselves. */
-static rl_status record_norm(const rl_vk_recording *r, const rl_weight *weight, product *input,
-                             rl_error *err)
+/* Many tokens: h = rms(x) * weight, and the products read h. One token: they norm by themselves. numbered:
+ * where x is, if its stage takes numbered values. */
+static rl_status record_norm(const rl_vk_recording *r, const rl_weight *weight, uint64_t numbered,
+                             product *input, rl_error *err)
 {
     rl_vk_backend *vk = r->vk;
     if (r->n == 1) {
-        *input =
-            (product){ .input = RL_INPUT_NORM, .x = vk->buf.x.address, .aux = weight->address };
+        *input = (product){ .input = RL_INPUT_NORM,
+                            .x = taken(r, &vk->buf.x, numbered),
+                            .aux = weight->address };
         return RL_OK;
     }
     *input = (product){ .input = RL_INPUT_PLAIN, .x = vk->buf.h.address };
@@ -101,11 +124,19 @@ static rl_status record_norm(const rl_vk_recording *r, const rl_weight *weight, 
 }
 
 static rl_status record_to(const rl_vk_recording *r, product input, const rl_weight *w,
-                           const rl_vk_span *y, rl_error *err)
+                           const rl_vk_span *y, uint64_t numbered, rl_error *err)
 {
     input.w = w;
-    input.y = y->address;
+    input.y = given(r, y, numbered);
     return record_product(r, &input, err);
+}
+
+/* The same where the host, or a token that goes on after a halt, needs the plain values as well. */
+static rl_status record_to_both(const rl_vk_recording *r, product input, const rl_weight *w,
+                                const rl_vk_span *y, uint64_t numbered, rl_error *err)
+{
+    input.also = gives(r) ? y->address : 0;
+    return record_to(r, input, w, y, numbered, err);
 }
 
 rl_status rl_vk_record_embed(const rl_vk_recording *r, rl_error *err)
@@ -125,13 +156,14 @@ rl_status rl_vk_record_delta_in(const rl_vk_recording *r, uint32_t layer, rl_err
     rl_vk_backend *vk = r->vk;
     const rl_layer *l = &vk->net->layers[layer];
     product input;
-    TRY(record_norm(r, &l->mix_norm, &input, err));
+    const rl_vk_numbered *to = &r->state->numbered;
+    TRY(record_norm(r, &l->mix_norm, to->x, &input, err));
     input.beside = l->delta.gate.rows;
-    TRY(record_to(r, input, &l->delta.qkv, &vk->buf.u, err));
+    TRY(record_to(r, input, &l->delta.qkv, &vk->buf.u, to->u, err));
     input.beside = l->delta.qkv.rows;
-    TRY(record_to(r, input, &l->delta.gate, &vk->buf.z, err));
+    TRY(record_to(r, input, &l->delta.gate, &vk->buf.z, to->z, err));
     input.beside = 0; /* a few rows, spread as wide as they go */
-    return record_to(r, input, &l->delta.ba, &vk->buf.ba, err);
+    return record_to(r, input, &l->delta.ba, &vk->buf.ba, to->ba, err);
 }
 
 rl_status rl_vk_record_delta_step(const rl_vk_recording *r, uint32_t layer, rl_error *err)
@@ -140,17 +172,18 @@ rl_status rl_vk_record_delta_step(const rl_vk_recording *r, uint32_t layer, rl_e
     const rl_shape *s = &vk->net->shape;
     const rl_delta_weights *w = &vk->net->layers[layer].delta;
     const rl_vk_layer_state *state = &r->state->layers[layer];
-    rl_delta_push push = { .u = vk->buf.u.address,
-                           .z = vk->buf.z.address,
-                           .ba = vk->buf.ba.address,
+    const rl_vk_numbered *numbered = &r->state->numbered;
+    rl_delta_push push = { .u = taken(r, &vk->buf.u, numbered->u),
+                           .z = taken(r, &vk->buf.z, numbered->z),
+                           .ba = taken(r, &vk->buf.ba, numbered->ba),
                            .conv_w = w->conv.address,
                            .dt = w->dt.address,
                            .a = w->a.address,
                            .norm = w->norm.address,
                            .conv = state->conv.address,
                            .state = state->delta.address,
-                           .y = vk->buf.y.address,
-                           .sums = vk->buf.sums.address,
+                           .y = given(r, &vk->buf.y, numbered->y),
+                           .sums = given(r, &vk->buf.sums, numbered->sums),
                            .token = r->block->token,
                            .n_key_head = s->n_key_head,
                            .n_value_head = s->n_value_head,
@@ -165,10 +198,11 @@ rl_status rl_vk_record_attn_in(const rl_vk_recording *r, uint32_t layer, rl_erro
     rl_vk_backend *vk = r->vk;
     const rl_layer *l = &vk->net->layers[layer];
     product input;
-    TRY(record_norm(r, &l->mix_norm, &input, err));
-    TRY(record_to(r, input, &l->attn.q, &vk->buf.u, err));
-    TRY(record_to(r, input, &l->attn.k, &vk->buf.k, err));
-    return record_to(r, input, &l->attn.v, &vk->buf.v, err);
+    const rl_vk_numbered *to = &r->state->numbered;
+    TRY(record_norm(r, &l->mix_norm, to->x, &input, err));
+    TRY(record_to(r, input, &l->attn.q, &vk->buf.u, to->u, err));
+    TRY(record_to(r, input, &l->attn.k, &vk->buf.k, to->k, err));
+    return record_to(r, input, &l->attn.v, &vk->buf.v, to->v, err);
 }
 
 rl_status rl_vk_record_attn_step(const rl_vk_recording *r, uint32_t layer, rl_error *err)
@@ -197,15 +231,16 @@ rl_status rl_vk_record_attn_step(const rl_vk_recording *r, uint32_t layer, rl_er
         TRY(rl_vk_op_attn_prep(&vk->ops, r->cmd, r->n, &types, &prep, err));
         rl_vk_cmd_barrier(r->cmd);
     }
-    rl_attn_push push = { .q = vk->buf.u.address,
-                          .k = vk->buf.k.address,
-                          .v = vk->buf.v.address,
+    const rl_vk_numbered *numbered = &r->state->numbered;
+    rl_attn_push push = { .q = taken(r, &vk->buf.u, numbered->u),
+                          .k = taken(r, &vk->buf.k, numbered->k),
+                          .v = taken(r, &vk->buf.v, numbered->v),
                           .q_norm = w->q_norm.address,
                           .k_norm = w->k_norm.address,
                           .keys = state->keys.address,
                           .values = state->values.address,
                           .rope = r->block->rope,
-                          .parts = vk->buf.parts.address,
+                          .parts = given(r, &vk->buf.parts, numbered->parts),
                           .token = r->block->token,
                           .n_head = s->n_head,
                           .n_head_kv = s->n_head_kv,
@@ -214,10 +249,10 @@ rl_status rl_vk_record_attn_step(const rl_vk_recording *r, uint32_t layer, rl_er
                           .eps = s->rms_eps };
     TRY(rl_vk_op_attn(&vk->ops, r->cmd, r->n, r->n == 1, &types, &push, err));
     rl_vk_cmd_end_stage(r->cmd);
-    rl_vk_cmd_begin_stage(r->cmd, true);
+    rl_vk_cmd_begin_stage(r->cmd, layer, RL_VK_END_NUMBERED);
     rl_attn_out_push join = { .parts = push.parts,
                               .q = push.q,
-                              .y = vk->buf.y.address,
+                              .y = given(r, &vk->buf.y, numbered->y),
                               .token = r->block->token,
                               .n_head = s->n_head,
                               .splits = splits };
@@ -230,17 +265,21 @@ rl_status rl_vk_record_mix_out(const rl_vk_recording *r, uint32_t layer, rl_erro
     rl_vk_backend *vk = r->vk;
     const rl_layer *l = &vk->net->layers[layer];
     uint32_t d = vk->net->shape.delta_dim;
-    product p = { .x = vk->buf.y.address, .y = vk->buf.x.address, .add = vk->buf.x.address };
+    const rl_vk_numbered *numbered = &r->state->numbered;
+    const rl_weight *w = &l->attn.out;
+    product p = { .x = taken(r, &vk->buf.y, numbered->y), .add = vk->buf.x.address };
+    if (r->cmd->links.takes && layer) { /* the first layer's x comes from the embedding */
+        p.add = numbered->x;
+        p.add_numbered = true;
+    }
     if (l->recurrent) {
-        p.w = &l->delta.out;
+        w = &l->delta.out;
         p.input = RL_INPUT_HEADS;
-        p.aux = vk->buf.sums.address;
+        p.aux = taken(r, &vk->buf.sums, numbered->sums);
         p.head = d;
         p.parts = d / rl_vk_delta_cols(d);
-    } else {
-        p.w = &l->attn.out;
     }
-    return record_product(r, &p, err);
+    return record_to_both(r, p, w, &vk->buf.x, numbered->mixed, err);
 }
 
 /* ---- router and shared expert -------------------------------------------------------------------------- */
@@ -282,8 +321,9 @@ rl_status rl_vk_record_moe_in(const rl_vk_recording *r, uint32_t layer, rl_error
     rl_vk_backend *vk = r->vk;
     const rl_layer *l = &vk->net->layers[layer];
     product input;
-    TRY(record_norm(r, &l->moe_norm, &input, err));
-    return record_to(r, input, &l->router, &vk->buf.router, err);
+    RL_ASSERT(!r->cmd->links.takes && !gives(r));
+    TRY(record_norm(r, &l->moe_norm, 0, &input, err));
+    return record_to(r, input, &l->router, &vk->buf.router, 0, err);
 }
 
 /* The next layer's router on the present x. */
@@ -316,14 +356,15 @@ rl_status rl_vk_record_moe_in_and_route(const rl_vk_recording *r, uint32_t layer
     rl_vk_backend *vk = r->vk;
     const rl_layer *l = &vk->net->layers[layer];
     rl_route_push choice = choice_of(r, layer, publish);
+    const rl_vk_numbered *numbered = &r->state->numbered;
     RL_ASSERT(r->n == 1);
     product p = { .w = &l->router,
                   .input = RL_INPUT_NORM,
-                  .x = vk->buf.x.address,
+                  .x = taken(r, &vk->buf.x, numbered->mixed),
                   .aux = l->moe_norm.address,
-                  .y = vk->buf.router.address,
+                  .y = given(r, &vk->buf.router, numbered->router),
                   .choice = &choice,
-                  .arrivals = r->state->arrivals.address };
+                  .arrivals = given(r, &r->state->arrivals, numbered->choice) };
     return record_product(r, &p, err);
 }
 
@@ -346,19 +387,20 @@ rl_status rl_vk_record_shared_up(const rl_vk_recording *r, uint32_t layer, rl_er
 {
     rl_vk_backend *vk = r->vk;
     const rl_layer *l = &vk->net->layers[layer];
-    product input = { .input = RL_INPUT_PLAIN, .x = vk->buf.h.address };
+    const rl_vk_numbered *numbered = &r->state->numbered;
+    const rl_vk_buffers *b = &vk->buf;
+    product input = { .input = RL_INPUT_PLAIN, .x = b->h.address };
     if (r->n == 1)
-        input =
-            (product){ .input = RL_INPUT_NORM, .x = vk->buf.x.address, .aux = l->moe_norm.address };
+        input = (product){ .input = RL_INPUT_NORM,
+                           .x = taken(r, &b->x, numbered->mixed),
+                           .aux = l->moe_norm.address };
     product gate = input;
-    if (is_pair(l->shared_gate.type, l->shared_up.type, r->n)) {
-        gate.pair = &l->shared_up;
-        TRY(record_to(r, gate, &l->shared_gate, &vk->buf.shared_gate, err));
-    } else {
-        TRY(record_to(r, gate, &l->shared_gate, &vk->buf.shared_gate, err));
-        TRY(record_to(r, gate, &l->shared_up, &vk->buf.shared_up, err));
-    }
-    return record_to(r, input, &l->shared_scale, &vk->buf.scale, err); /* a single row: done soon */
+    bool pair = is_pair(l->shared_gate.type, l->shared_up.type, r->n);
+    if (pair) gate.pair = &l->shared_up;
+    TRY(record_to_both(r, gate, &l->shared_gate, &b->shared_gate, numbered->shared_gate, err));
+    if (!pair) TRY(record_to_both(r, gate, &l->shared_up, &b->shared_up, numbered->shared_up, err));
+    /* a single row: done soon */
+    return record_to_both(r, input, &l->shared_scale, &b->scale, numbered->scale, err);
 }
 
 rl_status rl_vk_record_shared_down(const rl_vk_recording *r, uint32_t layer, rl_error *err)
@@ -368,8 +410,8 @@ rl_status rl_vk_record_shared_down(const rl_vk_recording *r, uint32_t layer, rl_
     bool pair = is_pair(l->shared_gate.type, l->shared_up.type, r->n);
     product p = { .w = &l->shared_down,
                   .input = pair ? RL_INPUT_PLAIN : RL_INPUT_SWIGLU,
-                  .x = vk->buf.shared_gate.address,
-                  .aux = vk->buf.shared_up.address,
+                  .x = taken(r, &vk->buf.shared_gate, r->state->numbered.shared_gate),
+                  .aux = taken(r, &vk->buf.shared_up, r->state->numbered.shared_up),
                   .y = vk->buf.shared_out.address };
     return record_product(r, &p, err);
 }
@@ -399,15 +441,16 @@ rl_status rl_vk_record_experts_up(const rl_vk_recording *r, uint32_t layer, uint
     const rl_shape *s = &vk->net->shape;
     const rl_layer *l = &vk->net->layers[layer];
     const rl_expert_layout *e = &l->expert;
+    const rl_vk_numbered *numbered = &r->state->numbered;
     rl_vk_matvec m = { .type = e->gate_type,
                        .input = RL_INPUT_NORM,
                        .n_ranks = s->n_expert_used,
                        .n_tokens = 1,
                        .push = { .w = e->gate_offset,
-                                 .x = vk->buf.x.address,
+                                 .x = taken(r, &vk->buf.x, numbered->mixed),
                                  .aux = l->moe_norm.address,
                                  .y = vk->buf.expert_gate.address,
-                                 .ids = vk->buf.ids.address,
+                                 .ids = taken(r, &vk->buf.ids, numbered->choice),
                                  .residency = residency_row(vk, layer),
                                  .token = r->block->token,
                                  .cols = s->n_embd,
@@ -465,15 +508,17 @@ rl_status rl_vk_record_experts_out(const rl_vk_recording *r, uint32_t layer, rl_
     rl_vk_backend *vk = r->vk;
     const rl_shape *s = &vk->net->shape;
     const rl_expert_layout *e = &vk->net->layers[layer].expert;
+    const rl_vk_numbered *numbered = &r->state->numbered;
     rl_experts_down_push push = { .w = e->down_offset,
                                   .x = vk->buf.expert_gate.address,
                                   .aux = vk->buf.expert_up.address,
-                                  .ids = vk->buf.ids.address,
+                                  .ids = taken(r, &vk->buf.ids, numbered->choice),
                                   .weights = vk->buf.weights.address,
                                   .residency = residency_row(vk, layer),
-                                  .scale = vk->buf.scale.address,
+                                  .scale = taken(r, &vk->buf.scale, numbered->scale),
                                   .shared_ = vk->buf.shared_out.address,
-                                  .y = vk->buf.x.address,
+                                  .add = taken(r, &vk->buf.x, numbered->mixed),
+                                  .y = given(r, &vk->buf.x, numbered->x),
                                   .token = r->block->token,
                                   .cols = s->n_ff_expert,
                                   .rows = s->n_embd,

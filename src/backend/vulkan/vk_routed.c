@@ -21,7 +21,7 @@
 
 /* ---- times ------------------------------------------------------------------------------------------------ */
 
-enum { MARKS_PER_LAYER = 8, MOST_STAGES = 8 /* of a layer */ };
+enum { MARKS_PER_LAYER = 8 };
 
 /* Everything since the last mark was `stage`. */
 static void mark(const rl_vk_recording *r, rl_stage stage)
@@ -69,12 +69,13 @@ static void marks_read(rl_vk_backend *vk, rl_vk_marks *m)
  * that the choice sets, and that is for later segments only. */
 static rl_status record_experts(const rl_vk_recording *r, uint32_t layer, rl_error *err)
 {
-    rl_vk_cmd_begin_stage(r->cmd, true);
+    rl_vk_cmd_begin_stage(r->cmd, layer, RL_VK_END_COUNTED);
     TRY(rl_vk_record_experts_up(r, layer, UINT32_MAX, err));
     TRY(rl_vk_record_shared_down(r, layer, err));
     rl_vk_cmd_end_stage(r->cmd);
     mark(r, RL_STAGE_EXPERTS);
-    rl_vk_cmd_begin_stage(r->cmd, layer + 1 < r->vk->net->shape.n_layer);
+    bool last = layer + 1 == r->vk->net->shape.n_layer;
+    rl_vk_cmd_begin_stage(r->cmd, layer, last ? RL_VK_END_BARRIER : RL_VK_END_NUMBERED);
     TRY(rl_vk_record_experts_out(r, layer, err));
     rl_vk_cmd_end_stage(r->cmd);
     mark(r, RL_STAGE_MOE_OUT);
@@ -84,21 +85,21 @@ static rl_status record_experts(const rl_vk_recording *r, uint32_t layer, rl_err
 static rl_status record_mixer(const rl_vk_recording *r, uint32_t layer, rl_error *err)
 {
     bool recurrent = r->vk->net->layers[layer].recurrent;
-    rl_vk_cmd_begin_stage(r->cmd, true);
+    rl_vk_cmd_begin_stage(r->cmd, layer, RL_VK_END_NUMBERED);
     if (recurrent)
         TRY(rl_vk_record_delta_in(r, layer, err));
     else
         TRY(rl_vk_record_attn_in(r, layer, err));
     rl_vk_cmd_end_stage(r->cmd);
     mark(r, recurrent ? RL_STAGE_DELTA_IN : RL_STAGE_ATTN_IN);
-    rl_vk_cmd_begin_stage(r->cmd, true);
+    rl_vk_cmd_begin_stage(r->cmd, layer, RL_VK_END_NUMBERED);
     if (recurrent)
         TRY(rl_vk_record_delta_step(r, layer, err));
     else
         TRY(rl_vk_record_attn_step(r, layer, err));
     rl_vk_cmd_end_stage(r->cmd);
     mark(r, recurrent ? RL_STAGE_DELTA_STEP : RL_STAGE_ATTN_STEP);
-    rl_vk_cmd_begin_stage(r->cmd, true);
+    rl_vk_cmd_begin_stage(r->cmd, layer, RL_VK_END_NUMBERED);
     TRY(rl_vk_record_mix_out(r, layer, err));
     rl_vk_cmd_end_stage(r->cmd);
     mark(r, RL_STAGE_MIX_OUT);
@@ -115,9 +116,10 @@ static rl_status record_router(const rl_vk_recording *r, uint32_t layer, rl_erro
     bool ahead = r->guesses && layer + 1 < s->n_layer && r->vk->net->layers[layer + 1].guessed;
     bool one =
         rl_vk_record_can_choose(r, layer) && (!ahead || rl_vk_record_can_choose(r, layer + 1));
+    RL_ASSERT(!r->cmd->links.on || (one && !ahead)); /* guesses have no numbers */
     rl_vk_recording beside = *r;
     beside.despite = layer + 1;
-    rl_vk_cmd_begin_stage(r->cmd, one);
+    rl_vk_cmd_begin_stage(r->cmd, layer, one ? RL_VK_END_NUMBERED : RL_VK_END_BARRIER);
     if (one) {
         TRY(rl_vk_record_moe_in_and_route(r, layer, publish, err));
         TRY(rl_vk_record_shared_up(&beside, layer, err));
@@ -127,7 +129,7 @@ static rl_status record_router(const rl_vk_recording *r, uint32_t layer, rl_erro
     if (ahead) TRY(rl_vk_record_ahead_in(r, layer + 1, err));
     rl_vk_cmd_end_stage(r->cmd);
     mark(r, RL_STAGE_MOE_IN);
-    rl_vk_cmd_begin_stage(r->cmd, false);
+    rl_vk_cmd_begin_stage(r->cmd, layer, RL_VK_END_BARRIER);
     TRY(rl_vk_record_route(r, layer, publish, 0, err));
     TRY(rl_vk_record_shared_up(&beside, layer, err));
     if (ahead) TRY(rl_vk_record_ahead_route(r, layer + 1, err));
@@ -148,7 +150,7 @@ static rl_status record_segment(const rl_vk_recording *r, uint32_t i, rl_error *
         TRY(record_mixer(r, i, err));
         TRY(record_router(r, i, err));
     } else {
-        rl_vk_cmd_begin_stage(r->cmd, false);
+        rl_vk_cmd_begin_stage(r->cmd, i, RL_VK_END_BARRIER);
         TRY(rl_vk_record_head(r, 0, 1, err));
         rl_vk_cmd_end_stage(r->cmd);
         TRY(rl_vk_record_best(r, err));
@@ -166,12 +168,21 @@ static rl_status record_part(const rl_vk_recording *r, uint32_t i, rl_error *err
     return RL_OK;
 }
 
+/* Linked stages have their choices in the routers' dispatches. */
+static bool can_link(const rl_vk_recording *r)
+{
+    bool all = r->vk->ops.links;
+    for (uint32_t i = 0; i < r->vk->net->shape.n_layer; i++)
+        all = all && rl_vk_record_can_choose(r, i);
+    return all;
+}
+
 /* All segments in a row. What the routers choose crosses the bus once, at the end: a kernel that
  * writes to the host's memory holds up the next one until that write has arrived. */
 static rl_status record_whole(const rl_vk_recording *r, uint32_t n, rl_error *err)
 {
     rl_vk_backend *vk = r->vk;
-    rl_vk_links_start(&r->cmd->links, vk->ops.links);
+    rl_vk_links_start(&r->cmd->links, can_link(r));
     if (r->marks) rl_vk_timer_reset(&r->marks->timer, r->cmd);
     rl_vk_cmd_barrier_copies(r->cmd);
     mark(r, RL_STAGE_EMBED); /* the beginning */
@@ -209,11 +220,6 @@ record_into(rl_vk_cmd *cmd, const char *name, rl_vk_recording r, uint32_t i,
     return status ? status : end;
 }
 
-uint64_t rl_vk_arrivals_bytes(uint32_t n_layer)
-{
-    return RL_VK_ARRIVALS_STAGES + (uint64_t)RL_LINK_STRIDE * MOST_STAGES * n_layer;
-}
-
 rl_status rl_vk_segments_record(rl_vk_backend *vk, rl_state *state, rl_error *err)
 {
     uint32_t n = vk->net->shape.n_layer + 1;
@@ -242,7 +248,6 @@ rl_status rl_vk_segments_record(rl_vk_backend *vk, rl_state *state, rl_error *er
     r.guesses = false;
     TRY(record_into(&state->whole, "token", r, n, record_whole, err));
     vk->counters.dense_passes = passes;
-    RL_ASSERT(state->whole.links.stage <= MOST_STAGES * vk->net->shape.n_layer);
     state->linked = vk->ops.links;
     state->recorded = true;
     return RL_OK;
@@ -287,7 +292,7 @@ static rl_status submit_whole(rl_vk_backend *vk, rl_error *err)
     rl_state *state = vk->batch.state;
     volatile rl_vk_token *token = host_token(state);
     token->turn = state->turn + 1;
-    token->counters = state->arrivals.address + RL_VK_ARRIVALS_STAGES;
+    token->counters = state->numbered.counters;
     vk->handles[0] = state->whole.handle;
     vk->handles[1] = state->top.handle;
     TRY(rl_vk_submit(vk, vk->handles, vk->batch.top ? 2 : 1, err));
@@ -305,8 +310,7 @@ static rl_status routed_submit(rl_backend *be, const rl_batch *batch, rl_error *
 
 /* A linked stage has waited for too long, and the token under way is worth nothing: this device does not
  * start workgroups in the order of their dispatches. The token runs again with barriers, as all will from
- * now on; it has changed nothing that counts, like one that has halted, but for the counters: routers of
- * several layers may have run beside each other and shared theirs. */
+ * now on; it has changed nothing that counts, like one that has halted. */
 static rl_status run_with_barriers(rl_vk_backend *vk, rl_error *err)
 {
     rl_state *state = vk->batch.state;
@@ -315,12 +319,6 @@ static rl_status run_with_barriers(rl_vk_backend *vk, rl_error *err)
         "this GPU does not start kernels in order: there are barriers between them from now on");
     vk->ops.links = false;
     TRY(rl_vk_segments_record(vk, state, err));
-    TRY(rl_vk_cmd_begin(&vk->copy, true, err));
-    rl_vk_cmd_fill(&vk->copy, &state->arrivals, 0, state->arrivals.bytes, 0);
-    TRY(rl_vk_cmd_end(&vk->copy, err));
-    TRY(rl_vk_submit(vk, &vk->copy.handle, 1, err));
-    TRY(rl_vk_wait(vk, err));
-    state->turn = 0;
     host_token(state)->halt = host_token(state)->late = 0;
     TRY(submit_whole(vk, err));
     return rl_vk_wait(vk, err);

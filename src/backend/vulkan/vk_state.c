@@ -102,6 +102,42 @@ static rl_status take_layers(rl_vk_backend *vk, rl_state *state, rl_error *err)
     return status;
 }
 
+/* Where counters and numbered values begin, from `at` on. Returns the bytes of all. */
+static uint64_t place_numbered(const rl_vk_backend *vk, uint64_t at, rl_vk_numbered *n)
+{
+    const rl_shape *s = &vk->net->shape;
+    uint64_t values = (uint64_t)s->n_value_head * s->delta_dim, heads = s->n_head * s->head_dim;
+    uint64_t channels = rl_shape_conv_channels(s), row = s->n_head_kv * s->head_dim;
+    const struct {
+        uint64_t *place, n;
+    } all[] = {
+        { &n->x, s->n_embd },
+        { &n->mixed, s->n_embd },
+        { &n->u, channels > 2 * heads ? channels : 2 * heads },
+        { &n->z, values },
+        { &n->ba, 2 * s->n_value_head },
+        { &n->k, row },
+        { &n->v, row },
+        { &n->y, values > heads ? values : heads },
+        { &n->sums, s->n_value_head * (s->delta_dim / rl_vk_delta_cols(s->delta_dim)) },
+        { &n->parts, (uint64_t)vk->decode_splits * s->n_head * (s->head_dim + 2) },
+        { &n->router, s->n_expert },
+        { &n->scale, 1 },
+        { &n->shared_gate, s->n_ff_shared },
+        { &n->shared_up, s->n_ff_shared },
+        { &n->choice, s->n_expert_used * RL_CHOICE_WORDS },
+    };
+    uint64_t first = at;
+    n->counters = at;
+    at += (uint64_t)RL_LINK_STRIDE * s->n_layer;
+    for (size_t i = 0; i < RL_COUNT_OF(all); i++) {
+        at = rl_align_up(at, 256);
+        *all[i].place = at;
+        at += 8 * rl_align_up(all[i].n, 128);
+    }
+    return at - first;
+}
+
 rl_status rl_vk_state_create(rl_backend *be, rl_state **out, const rl_state_params *params,
                              rl_error *err)
 {
@@ -114,14 +150,16 @@ rl_status rl_vk_state_create(rl_backend *be, rl_state **out, const rl_state_para
     state->layers = calloc(s->n_layer, sizeof *state->layers);
     rl_status status = RL_OK;
     if (!state->layers) status = rl_fail(err, RL_NOMEM, "no memory for a session");
-    uint64_t bytes = state_bytes(vk->net, params) + rl_vk_arrivals_bytes(s->n_layer) + 4096;
+    uint64_t handed = place_numbered(vk, 0, &state->numbered);
+    uint64_t bytes = state_bytes(vk->net, params) + RL_VK_ARRIVALS_BYTES + handed + 4096;
     uint64_t slab = bytes < (1ull << 30) ? bytes : 1ull << 30;
     if (!status)
         status = rl_vk_arena_create(&state->arena, vk->device, RL_VK_PLACE_DEVICE, slab,
                                     "a session's state", err);
     if (!status)
-        status = rl_vk_arena_take(state->arena, rl_vk_arrivals_bytes(s->n_layer), 256,
-                                  &state->arrivals, err);
+        status = rl_vk_arena_take(state->arena, RL_VK_ARRIVALS_BYTES, 256, &state->arrivals, err);
+    if (!status) status = rl_vk_arena_take(state->arena, handed, 256, &state->handed, err);
+    if (!status) place_numbered(vk, state->handed.address, &state->numbered);
     if (!status) status = take_layers(vk, state, err);
     if (!status)
         status = rl_vk_arena_create(&state->upload, vk->device, RL_VK_PLACE_UPLOAD,
@@ -156,8 +194,7 @@ rl_status rl_vk_state_reset(rl_backend *be, rl_state *state, rl_error *err)
     if (!status) status = rl_vk_cmd_begin(&vk->copy, true, err);
     if (status) return status;
     rl_vk_cmd_fill(&vk->copy, &state->arrivals, 0, state->arrivals.bytes, 0);
-    /* Kernels of a token that is late (link.glsl) read what is there, and there must be experts then. */
-    rl_vk_cmd_fill(&vk->copy, &vk->buf.ids, 0, vk->buf.ids.bytes, 0);
+    rl_vk_cmd_fill(&vk->copy, &state->handed, 0, state->handed.bytes, 0);
     for (uint32_t i = 0; i < vk->net->shape.n_layer; i++) {
         if (!vk->net->layers[i].recurrent) continue;
         rl_vk_layer_state *l = &state->layers[i];

@@ -20,6 +20,7 @@
 // Reads    q (and k, v with FUSED); the cache
 // Writes   parts [n][splits][Hq][D + 2]; FUSED: the cache row of the token; nothing for a first token at a
 //          position outside [from, until)
+// RL_LINKS: q, k, v and parts of one token may be numbered (link.glsl)
 // Push     rl_attn_push
 // Numerics f32; keys and values as the cache rounds them       Test kernel.vulkan.attention*
 #version 460
@@ -38,7 +39,8 @@ layout(push_constant, std430) uniform Push { rl_attn_push p; };
 const uint KEY = HEADS * D, VALUE = (HEADS + 1) * D;     // in query
 const uint TILE = 32;                                    // positions of which a piece has a multiple
 const uint ROWS = FUSED != 0 ? HEADS + 1 : HEADS;        // heads to prepare: the last is the key
-const uint SHARE = (ROWS * D / 4 + RL_LOCAL - 1) / RL_LOCAL; // their vectors per invocation
+const uint BROUGHT = FUSED != 0 ? HEADS + 2 : HEADS;     // heads to bring: behind that, the value
+const uint SHARE = (BROUGHT * D / 4 + RL_LOCAL - 1) / RL_LOCAL; // their vectors per invocation
 const uint SPAN = D / 16;                                // invocations per head that sum squares
 const uint TEAMS = RL_LOCAL / TEAM;
 const uint VECTORS = D / (4 * TEAM);                     // of a head, per lane
@@ -60,20 +62,21 @@ shared vec2 team_of[TEAMS * HEADS]; // maximum, sum of weights
 void prepare(uint t, uint first_head, uint kv_head)
 {
     uint id = gl_LocalInvocationIndex;
-    rl_values4 q4 = rl_values4(p.q + 8ul * uint64_t((t * p.n_head + first_head) * D));
-    rl_values4 k4 = rl_values4(p.k + 4ul * uint64_t((t * p.n_head_kv + kv_head) * D));
-    rl_values v = rl_values(p.v + 4ul * uint64_t((t * p.n_head_kv + kv_head) * D));
+    uint own = (t * p.n_head_kv + kv_head) * (D / 4u), looks = 0u, off;
     vec4 x[SHARE];
-    [[unroll]] for (uint n = 0u; n < SHARE; n++) {
-        uint i = min(id + n * RL_LOCAL, ROWS * D / 4u - 1u), h = i / (D / 4u), within = i % (D / 4u);
-        x[n] = h < HEADS ? q4.v[h * (D / 2u) + within] : k4.v[within];
-    }
-    if (FUSED != 0u)
-        for (uint i = id; i < D; i += RL_LOCAL)
-            query[VALUE + i] = v.v[i];
+    if (TAKES) rl_expect(p.v, 4u * own);
+    do {
+        off = 0u;
+        [[unroll]] for (uint n = 0u; n < SHARE; n++) {
+            uint i = min(id + n * RL_LOCAL, BROUGHT * D / 4u - 1u), h = i / (D / 4u), within = i % (D / 4u);
+            uint64_t from = h < HEADS ? p.q : h == HEADS ? p.k : p.v;
+            uint at = within + (h < HEADS ? (t * p.n_head + first_head + h) * (D / 2u) : own);
+            x[n] = TAKES ? rl_look4(from, at, off) : rl_values4(from).v[at];
+        }
+    } while (TAKES && rl_look_again(off, looks));
     [[dont_unroll]] for (uint n = 0u; n < SHARE; n++) {
         uint i = id + n * RL_LOCAL;
-        if (i < ROWS * D / 4u)
+        if (i < BROUGHT * D / 4u)
             [[unroll]] for (uint j = 0u; j < 4u; j++)
                 query[4u * i + j] = x[0][j];
         [[unroll]] for (uint r = 0u; r + 1u < SHARE; r++)
@@ -175,10 +178,18 @@ float exchange(uint lane)
     return rl_team_sum(s[0], SAME);
 }
 
-void pieces()
+void hand_on(uint i, float v) // among the parts
+{
+    if (GIVES)
+        rl_give(p.parts, i, v);
+    else
+        rl_values(p.parts).v[i] = v;
+}
+
+void main()
 {
     rl_vk_token token = rl_token(p.token).v;
-    if ((!WAITS && token.halt != 0u) || token.position < p.from || token.position >= p.until) return;
+    if ((!TAKES && token.halt != 0u) || token.position < p.from || token.position >= p.until) return;
     uint id = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID, t = gl_WorkGroupID.z;
     uint lane = id % TEAM, team = id / TEAM, base = gl_SubgroupInvocationID - lane;
     uint first_head = gl_WorkGroupID.y * HEADS, kv_head = first_head / (p.n_head / p.n_head_kv);
@@ -192,11 +203,13 @@ void pieces()
 
     load_keys(begin + team * BATCH, last, kv_head, lane);
     load_values(begin + team * BATCH, last, kv_head, lane);
-    if (WAITS) {
-        rl_await(p.token, p.link);
-        if (rl_token(p.token).v.halt != 0u) return;
-    }
+    rl_link_begin(p.token, p.link);
     prepare(t, first_head, kv_head);
+    const uint out_ = ((t * p.splits + gl_WorkGroupID.x) * p.n_head + first_head) * (D + 2u); // in parts
+    if (rl_is_void()) {
+        if (GIVES && id < 2u * HEADS) rl_give_void(p.parts, out_ + id / 2u * (D + 2u) + D + id % 2u);
+        return;
+    }
     if (own && first_head % (p.n_head / p.n_head_kv) == 0u) {
         uint64_t row = (uint64_t(position) * p.n_head_kv + kv_head) * D;
         [[dont_unroll]] for (uint i = 2u * id; i < 2u * D; i += 2u * RL_LOCAL)
@@ -275,14 +288,12 @@ void pieces()
         [[unroll]] for (uint j = 0u; j < VECTORS; j++)
             acc[h * VECTORS + j] *= by;
     }
-    rl_values out_ = rl_values(
-        p.parts + 4ul * ((uint64_t(t * p.splits + gl_WorkGroupID.x) * p.n_head + first_head) * (D + 2u)));
     if (team == 0u && lane % SAME == 0u) {
         float sum = 0.0;
         [[dont_unroll]] for (uint i = 0u; i < TEAMS; i++)
             sum = fma(team_of[i * HEADS + head].y, exp(team_of[i * HEADS + head].x - most), sum);
-        out_.v[head * (D + 2u) + D] = most;
-        out_.v[head * (D + 2u) + D + 1u] = sum;
+        hand_on(out_ + head * (D + 2u) + D, most);
+        hand_on(out_ + head * (D + 2u) + D + 1u, sum);
     }
     [[dont_unroll]] for (uint h = 0u; h < HEADS; h++) {
         [[unroll]] for (uint j = 0u; j < VECTORS; j++)
@@ -293,16 +304,10 @@ void pieces()
             float sum = 0.0;
             [[dont_unroll]] for (uint k = 0u; k < TEAMS; k++)
                 sum += query[k * D + i];
-            out_.v[h * (D + 2u) + i] = sum;
+            hand_on(out_ + h * (D + 2u) + i, sum);
         }
         barrier();
         [[unroll]] for (uint j = 0u; j + VECTORS < HEADS * VECTORS; j++)
             acc[j] = acc[j + VECTORS];
     }
-}
-
-void main()
-{
-    pieces();
-    rl_arrive(p.token, p.link);
 }

@@ -7,31 +7,38 @@
 // One workgroup runs this once per layer, so it takes as long as its code takes to arrive: little code
 // that loops over shared memory is faster than straight code over registers.
 //
-// Needs    a constant FORCED (the choice itself is given); workgroups of 32 invocations or more
+// Needs    a constant FORCED (the choice itself is given); workgroups of 32 invocations or more; link.glsl
 // Reads    logits f32 [n][E], E <= 1024, also those that this dispatch has written (router of
 //          matvec.comp); residency u64 [E] of the layer: device address of the slot; 0: absent
 // Writes   ids u32 [n][k], weights f32 [n][k], k <= 32; ids again where they are published;
 //          token.halt = layer + 1 when an expert is absent and `check` is set
+//          Where it takes its logits by numbers (link.glsl), the choice is given so, too: slots and weights,
+//          void when it halts; and a void choice is given that, and nothing written
 // Numerics f32; equal logits: lower index first; maximum subtracted before exp; the sum runs in order
 //          of rank. NaN and -infinity are never ranked: where nothing else is left, the rank is the index,
 //          with weight 0 beside others, which may repeat an expert
 #include "top.glsl"
 
+// How it chooses: for nothing, so that its code is there, or so that it counts.
+const uint RL_CHOICE_AHEAD = 0, RL_CHOICE_MADE = 1;
+
 const uint GROUPS = 32, PLACES = GROUPS - 1u, MOST = 32, AT_ONCE = 4; // loads of a round
 shared uint keys[1024], group_top[GROUPS], bound, n_found;
 shared uint64_t found[1024];
 shared uint chosen[MOST]; // twice the expert, and one when it is absent
+shared uint64_t slots[MOST];
 shared vec4 chosen_exp[MOST / 4u];
 
-void rl_choose_set(uint rank, uint expert, float e)
+void rl_choose_set(uint rank, uint expert, uint64_t slot, bool check, float e)
 {
-    chosen[rank] = expert;
+    chosen[rank] = 2u * expert + uint(check && slot == 0ul);
+    slots[rank] = slot;
     chosen_exp[rank / 4u][rank % 4u] = e;
 }
 
-uint rl_choose_absent(rl_route_push p, uint expert, bool check)
+uint64_t rl_choose_slot(rl_route_push p, uint expert) // 0 as well where nobody asks
 {
-    return check && rl_addresses(p.residency).v[expert] == 0ul ? 1u : 0u;
+    return p.residency != 0ul ? rl_addresses(p.residency).v[expert] : 0ul;
 }
 
 void rl_choose_forced(rl_route_push p, rl_values logits, uint t, bool check)
@@ -43,10 +50,26 @@ void rl_choose_forced(rl_route_push p, rl_values logits, uint t, bool check)
     float mine = logits.v[e], top = mine;
     for (uint i = 0u; i < p.k; i++)
         top = max(top, logits.v[forced.v[i]]);
-    rl_choose_set(id, 2u * e + rl_choose_absent(p, e, check), id < p.k ? exp(mine - top) : 0.0);
+    rl_choose_set(id, e, rl_choose_slot(p, e), check, id < p.k ? exp(mine - top) : 0.0);
 }
 
-void rl_choose_largest(rl_route_push p, rl_values logits, bool check)
+// Logits i, i + RL_LOCAL, ...
+void rl_choose_load(rl_route_push p, uint64_t logits, uint i, bool waits, out float number[AT_ONCE])
+{
+    uint looks = 0u, off;
+    if (!TAKES) {
+        [[unroll]] for (uint j = 0u; j < AT_ONCE; j++)
+            number[j] = rl_values(logits).v[min(i + j * RL_LOCAL, p.n_expert - 1u)];
+        return;
+    }
+    do {
+        off = 0u;
+        [[unroll]] for (uint j = 0u; j < AT_ONCE; j++)
+            number[j] = uintBitsToFloat(rl_look(logits, min(i + j * RL_LOCAL, p.n_expert - 1u), off));
+    } while (waits && rl_look_again(off, looks));
+}
+
+void rl_choose_largest(rl_route_push p, uint64_t logits, bool check, bool waits)
 {
     uint id = gl_LocalInvocationIndex;
     if (id < GROUPS) group_top[id] = 0u;
@@ -54,8 +77,7 @@ void rl_choose_largest(rl_route_push p, rl_values logits, bool check)
     barrier();
     [[dont_unroll]] for (uint first = id; first < p.n_expert; first += AT_ONCE * RL_LOCAL) {
         float number[AT_ONCE];
-        [[unroll]] for (uint i = 0u; i < AT_ONCE; i++)
-            number[i] = logits.v[min(first + i * RL_LOCAL, p.n_expert - 1u)];
+        rl_choose_load(p, logits, first, waits, number);
         [[dont_unroll]] for (uint i = first; i < min(first + AT_ONCE * RL_LOCAL, p.n_expert); i += RL_LOCAL) {
             uint key = rl_top_key(floatBitsToUint(number[0]));
             keys[i] = key;
@@ -80,35 +102,34 @@ void rl_choose_largest(rl_route_push p, rl_values logits, bool check)
     uint n = n_found;
     [[dont_unroll]] for (uint i = id; i < n; i += RL_LOCAL) {
         uint64_t mine = found[i], most = mine;
-        uint rank = 0u, expert = rl_top_index(mine), absent = rl_choose_absent(p, expert, check);
+        uint rank = 0u, expert = rl_top_index(mine);
+        uint64_t slot = rl_choose_slot(p, expert);
         [[dont_unroll]] for (uint j = 0u; j < n; j++) {
             rank += uint(found[j] > mine);
             most = max(most, found[j]);
         }
         if (rank < p.k)
-            rl_choose_set(rank, 2u * expert + absent, exp(rl_top_number(mine) - rl_top_number(most)));
+            rl_choose_set(rank, expert, slot, check, exp(rl_top_number(mine) - rl_top_number(most)));
     }
     if (id >= min(n, p.k) && id < MOST)
-        rl_choose_set(id, 2u * id + rl_choose_absent(p, min(id, p.n_expert - 1u), check),
+        rl_choose_set(id, id, rl_choose_slot(p, min(id, p.n_expert - 1u)), check,
                       n == 0u && id < p.k ? 1.0 : 0.0);
 }
 
-// The choice of token t. writes: false where the token has halted; what is shared is made all the same,
-// so that invocations which see that at different times meet at the barriers.
-void rl_choose(rl_route_push p, uint t, bool check, bool writes)
+// The choice of token t, by all invocations of a workgroup. how: RL_CHOICE_...; numbered: where it is given
+// so, if it is.
+void rl_choose(rl_route_push p, uint64_t numbered, uint t, bool check, uint how)
 {
-    rl_values logits = rl_values(p.logits + 4ul * uint64_t(t * p.n_expert));
+    uint64_t logits = p.logits + 4ul * uint64_t(t * p.n_expert);
     check = check && p.residency != 0ul;
     if (FORCED != 0u)
-        rl_choose_forced(p, logits, t, check);
+        rl_choose_forced(p, rl_values(logits), t, check);
     else
-        rl_choose_largest(p, logits, check);
+        rl_choose_largest(p, logits, check, how == RL_CHOICE_MADE);
     barrier();
     uint id = gl_LocalInvocationIndex;
-    if (!writes || id >= p.k) return;
+    if (how != RL_CHOICE_MADE || id >= p.k) return;
     uint e = chosen[id] >> 1, at = t * p.k + id;
-    rl_numbers(p.ids).v[at] = e;
-    rl_words_out(p.publish).v[at] = e;
     precise float sum = 0.0; // behind the k-th there are zeros
     [[dont_unroll]] for (uint i = 0u; i < (p.k + 3u) / 4u; i++) {
         vec4 v = chosen_exp[i];
@@ -117,6 +138,21 @@ void rl_choose(rl_route_push p, uint t, bool check, bool writes)
         sum += v.z;
         sum += v.w;
     }
-    rl_values(p.weights).v[at] = chosen_exp[id / 4u][id % 4u] / sum;
-    if ((chosen[id] & 1u) != 0u) rl_token(p.token).v.halt = p.layer + 1u;
+    float weight = chosen_exp[id / 4u][id % 4u] / sum;
+    if (!rl_is_void()) {
+        rl_numbers(p.ids).v[at] = e;
+        rl_words_out(p.publish).v[at] = e;
+        rl_values(p.weights).v[at] = weight;
+        if ((chosen[id] & 1u) != 0u) rl_token(p.token).v.halt = p.layer + 1u;
+    }
+    if (GIVES) {
+        uint absent = uint(rl_is_void());
+        [[dont_unroll]] for (uint i = 0u; i < p.k; i++)
+            absent |= chosen[i] & 1u;
+        uint mark = absent != 0u ? RL_NUMBER_VOID : 0u, first = id * RL_CHOICE_WORDS;
+        uvec2 slot = unpackUint2x32(slots[id]);
+        [[unroll]] for (uint k = 0u; k < 2u; k++)
+            rl_give_bits(numbered, first + RL_CHOICE_SLOT + k, slot[k], mark);
+        rl_give_bits(numbered, first + RL_CHOICE_WEIGHT, floatBitsToUint(weight), mark);
+    }
 }

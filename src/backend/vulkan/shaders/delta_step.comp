@@ -9,6 +9,7 @@
 // Local    COLS x PARTS invocations; one holds D / PARTS numbers of its column of the state
 // Reads    u, z, ba; weights; one copy of conv and state (token.side)
 // Writes   y, sums; the other copy of conv and state
+// RL_LINKS: u, z, ba, y and sums of one token may be numbered (link.glsl)
 // Push     rl_delta_push
 // Numerics f32; o is read as decayed S^T q + (k . q) e, which is S_new^T q
 // Rule     docs/qwen3next.md section 4      Oracle backend/oracle      Test kernel.vulkan.delta_step*
@@ -42,7 +43,7 @@ uint channel_of(uint i, uint head)
     return 2u * p.n_key_head * D + head * D + gl_WorkGroupID.x * COLS + id % COLS;
 }
 
-void step()
+void main()
 {
     uint id = gl_LocalInvocationIndex, col = id % COLS, part = id / COLS;
     uint head = gl_WorkGroupID.y, ratio = p.n_value_head / p.n_key_head, key_head = head / ratio;
@@ -60,11 +61,11 @@ void step()
         channel[i] = channel_of(i, head);
         [[unroll]] for (uint j = 0u; j < TAPS; j++)
             taps[i * TAPS + j] = rl_floats(p.conv_w).v[channel[i] * TAPS + j];
-        if (!WAITS) newest[i] = u.v[channel[i]];
+        if (!TAKES) newest[i] = u.v[channel[i]];
     }
     uint pair = key_head * 2u * ratio + head % ratio;
     float a, b, z;
-    if (!WAITS) {
+    if (!TAKES) {
         b = rl_values(p.ba).v[pair];
         a = rl_values(p.ba).v[pair + ratio];
         z = rl_values(p.z).v[head * D + column];
@@ -84,18 +85,24 @@ void step()
     [[unroll]] for (uint i = 0u; i < BOTH; i++)
         [[unroll]] for (uint j = 0u; j + 1u < TAPS; j++)
             past[i * TAPS + j] = conv.v[j * channels + channel[i]];
-    if (WAITS) {
-        rl_await(p.token, p.link);
-        [[unroll]] for (uint i = 0u; i < BOTH; i++)
-            newest[i] = u.v[channel[i]];
-        b = rl_values(p.ba).v[pair];
-        a = rl_values(p.ba).v[pair + ratio];
-        z = rl_values(p.z).v[head * D + column];
-        token.halt = rl_token(p.token).v.halt;
+    rl_link_begin(p.token, p.link);
+    if (TAKES) {
+        uint looks = 0u, off;
+        rl_expect(p.u, channel[BOTH - 1u]);
+        do {
+            off = 0u;
+            [[unroll]] for (uint i = 0u; i < BOTH; i++)
+                newest[i] = uintBitsToFloat(rl_look(p.u, channel[i], off));
+            b = uintBitsToFloat(rl_look(p.ba, pair, off));
+            a = uintBitsToFloat(rl_look(p.ba, pair + ratio, off));
+            z = uintBitsToFloat(rl_look(p.z, head * D + column, off));
+        } while (rl_look_again(off, looks));
+    } else if (token.halt != 0u) {
+        return;
     }
-    if (token.halt != 0u) return;
 
-    for (uint t = 0u; t < token.n; t++) {
+    const uint n = TAKES ? 1u : token.n;
+    [[dont_unroll]] for (uint t = 0u; t < n; t++) {
         // q, k and v of this head after convolution; q and k of length 1
         vec2 squares = vec2(0.0);
         [[unroll]] for (uint i = 0u; i < BOTH; i++) {
@@ -120,7 +127,7 @@ void step()
                 past[i * TAPS + j] = past[i * TAPS + j + 1u];
         }
         float beta = rl_sigmoid(b), decay = exp(a_head * rl_softplus(a + dt)), gate = rl_silu(z);
-        if (t + 1u < token.n) { // the next token's inputs are on their way meanwhile
+        if (t + 1u < n) { // the next token's inputs are on their way meanwhile
             [[unroll]] for (uint i = 0u; i < BOTH; i++)
                 newest[i] = u.v[(t + 1u) * channels + channel[i]];
             b = rl_values(p.ba).v[(t + 1u) * 2u * p.n_value_head + pair];
@@ -130,6 +137,11 @@ void step()
         squares = subgroupAdd(squares);
         if (gl_SubgroupInvocationID == 0u) scratch[gl_SubgroupID].xy = squares;
         barrier();
+        if (rl_is_void()) {
+            if (GIVES && part == 0u) rl_give_void(p.y, head * D + column);
+            if (GIVES && id == 0u) rl_give_void(p.sums, head * n_blocks + block);
+            return;
+        }
 
         // what the decayed memory holds for k, and for q; and k . q of this part
         vec2 held = vec2(0.0);
@@ -158,7 +170,8 @@ void step()
         [[unroll]] for (uint i = 0u; i < SHARE; i++)
             s[i] = fma(k_head[part * SHARE + i], e, s[i]);
         float o = q_scale * (held.y + kq * e);
-        if (part == 0u) rl_values(p.y).v[t * values + head * D + column] = o * norm * gate;
+        if (part == 0u && GIVES) rl_give(p.y, head * D + column, o * norm * gate);
+        if (part == 0u && !GIVES) rl_values(p.y).v[t * values + head * D + column] = o * norm * gate;
         float sum = subgroupAdd(part == 0u ? o * o : 0.0);
         barrier(); // scratch has been read
         if (gl_SubgroupInvocationID == 0u) scratch[gl_SubgroupID].x = sum;
@@ -167,9 +180,10 @@ void step()
             sum = 0.0;
             for (uint i = 0u; i < gl_NumSubgroups; i++)
                 sum += scratch[i].x;
-            rl_values(p.sums).v[(t * p.n_value_head + head) * n_blocks + block] = sum;
+            if (GIVES) rl_give(p.sums, head * n_blocks + block, sum);
+            else rl_values(p.sums).v[(t * p.n_value_head + head) * n_blocks + block] = sum;
         }
-        if (t + 1u < token.n) barrier();
+        if (t + 1u < n) barrier();
     }
 
     [[unroll]] for (uint i = 0u; i < SHARE; i++)
@@ -183,10 +197,4 @@ void step()
             [[unroll]] for (uint j = 0u; j + 1u < TAPS; j++)
                 conv_out.v[j * channels + channel[i]] = past[i * TAPS + j];
     }
-}
-
-void main()
-{
-    step();
-    rl_arrive(p.token, p.link);
 }

@@ -6,7 +6,8 @@
 // Grid     x: blocks of ROWS rows
 // Local    teams of TEAM lanes (as in matvec.comp); a team takes every n-th rank
 // Reads    x [k][cols], across chunks (rl_across); the matrices of the chosen experts; weights; the shared expert's result
-// Writes   y [rows] in place; nothing on a halt
+// Writes   y [rows]; nothing on a halt
+// RL_LINKS: the choice, the scale, what is added and y may be numbered (link.glsl), y for the next layer
 // Push     rl_experts_down_push
 // Numerics the same operations in the same order as matvec.comp (routed) and moe_sum.comp
 // Test     kernel.vulkan.experts*
@@ -40,7 +41,48 @@ void fetch(rl_words w, uint first, uint lane)
     }
 }
 
-void down()
+// Address of the slot of a rank's expert; 0: absent, or void.
+uint64_t slot_of(uint rank)
+{
+    if (!TAKES) return rl_addresses(p.residency).v[rl_numbers(p.ids).v[rank]];
+    uint looks = 0u, off;
+    uvec2 slot;
+    do {
+        off = 0u;
+        slot = rl_look_slot(p.ids, rank, off);
+    } while (rl_look_again(off, looks));
+    return off == 0u ? packUint2x32(slot) : 0ul;
+}
+
+// What is small, all at once.
+struct taken {
+    float weight, before, scale; // of a rank; what a row is added to; of the shared expert
+    uint64_t slot;               // of a rank's expert
+};
+
+void take(uint rank_of_slot, uint rank_of_weight, uint row, out taken t)
+{
+    if (!TAKES) {
+        t.weight = rl_values(p.weights).v[rank_of_weight];
+        t.before = rl_values(p.add).v[row];
+        t.scale = rl_values(p.scale).v[0];
+        t.slot = slot_of(rank_of_slot);
+        return;
+    }
+    uint looks = 0u, off;
+    uvec2 slot;
+    rl_expect(p.ids, rank_of_slot * RL_CHOICE_WORDS + RL_CHOICE_SLOT);
+    do {
+        off = 0u;
+        slot = rl_look_slot(p.ids, rank_of_slot, off);
+        t.weight = uintBitsToFloat(rl_look(p.ids, rank_of_weight * RL_CHOICE_WORDS + RL_CHOICE_WEIGHT, off));
+        t.before = uintBitsToFloat(rl_look(p.add, row, off));
+        t.scale = uintBitsToFloat(rl_look(p.scale, 0u, off));
+    } while (rl_look_again(off, looks));
+    t.slot = off == 0u ? packUint2x32(slot) : 0ul;
+}
+
+void main()
 {
     uint id = gl_LocalInvocationIndex, first = gl_WorkGroupID.x * ROWS;
     uint lane = gl_SubgroupInvocationID & (TEAM - 1u);
@@ -48,22 +90,19 @@ void down()
     uint team = gl_SubgroupID * (gl_SubgroupSize / TEAM) + gl_SubgroupInvocationID / TEAM;
 
     rl_table_part table;
-    if (WAITS_FIRST) { // what follows from the choice is fetched while the stage before runs
-        rl_table_fetch(p.tables, table);
-        rl_await_stage(p.token, (p.link >> RL_LINK_STAGE) - 2u, p.first);
-    }
-    uint halt = rl_token(p.token).v.halt;
-    float my_weight = id < p.k ? rl_values(p.weights).v[id] : 0.0;
+    if (TAKES) rl_table_fetch(p.tables, table); // what follows from the choice comes while the stage before runs
+    rl_link_begin(p.token, p.link);
+    uint halt = TAKES ? 0u : rl_token(p.token).v.halt;
     uint row = min(first + min(id, ROWS - 1u), p.rows - 1u);
-    rl_values y = rl_values(p.y);
-    float before = y.v[row], shared_ = WAITS ? 0.0 : rl_values(p.shared_).v[row];
-    float scale = rl_values(p.scale).v[0];
-    if (!WAITS_FIRST) rl_table_fetch(p.tables, table);
+    float shared_ = WAITS ? 0.0 : rl_values(p.shared_).v[row];
+    taken t;
+    take(min(team, p.k - 1u), min(id, p.k - 1u), row, t);
+    if (!TAKES) rl_table_fetch(p.tables, table);
 
     for (uint round = 0u; round < p.k; round += teams) {
         uint rank = round + team, at = min(rank, p.k - 1u);
-        uint expert = rl_numbers(p.ids).v[at];
-        uint64_t slot = rl_addresses(p.residency).v[expert];
+        if (TAKES && round != 0u) barrier(); // all have seen whether the first round was void
+        uint64_t slot = round == 0u ? t.slot : slot_of(at);
         bool there = rank < p.k && slot != 0ul;
         rl_words w = rl_words(slot + p.w);
         rl_values4 x = rl_values4(p.x + 4ul * uint64_t(at * p.cols));
@@ -85,9 +124,14 @@ void down()
         if (there && !RL_SOFTWARE && !(WAITS && round == 0u)) fetch(w, first, lane);
         if (round == 0u) {
             rl_table_store(table);
-            if (id < 32u) weight[id] = my_weight;
+            if (id < 32u) weight[id] = id < p.k ? t.weight : 0.0;
             barrier();
             if (halt != 0u) return;
+            if (rl_is_void()) {
+                rl_link_next_layer();
+                if (GIVES && id < ROWS && first + id < p.rows) rl_give_void(p.y, first + id);
+                return;
+            }
         }
         float acc[ROWS];
         [[unroll]] for (uint k = 0u; k < ROWS; k++)
@@ -125,15 +169,14 @@ void down()
     }
     barrier();
     if (id >= ROWS || first + id >= p.rows) return;
-    precise float sum = before;
+    precise float sum = t.before;
     for (uint rank = 0u; rank < p.k; rank++)
         sum = rl_fma(weight[rank], product[rank * ROWS + id], sum);
-    sum = rl_fma(rl_sigmoid(scale), shared_, sum);
-    y.v[first + id] = sum;
-}
-
-void main()
-{
-    down();
-    rl_arrive(p.token, p.link);
+    sum = rl_fma(rl_sigmoid(t.scale), shared_, sum);
+    if (GIVES) {
+        rl_link_next_layer();
+        rl_give(p.y, first + id, sum);
+    } else {
+        rl_values(p.y).v[first + id] = sum;
+    }
 }

@@ -19,13 +19,17 @@
 // Numerics f32 on exactly decoded weights, or products of bytes to the same precision (RL_INTEGER,
 //          dot.glsl); the RMS of the norm is found beside the products and
 //          applied to the sums, since it is one factor for all of them
-// RL_LINKS: dispatches that may wait for each other by themselves (link.glsl).
+// RL_LINKS: dispatches that may wait for each other by themselves (link.glsl): x, aux (not the norm's
+//          weights), what is added and, unless their stage is counted, y are numbered then, and who is void
+//          gives void numbers. A routed product takes its input while the choice is still made, and then
+//          the choice.
 // RL_ROUTER: a router's product (RL_INPUT_NORM, one token) and the choice of experts in one dispatch.
-//          The workgroup that is the last to have written its logits makes the choice (choose.glsl).
-//          Who is last is counted in a word of memory, which the last sets back to 0; so workgroups of a
-//          halted token are counted too. On a halt nothing is chosen either.
 //          One workgroup more than the product needs chooses ahead, among old logits and for nothing: so
-//          the code of the choice, which is read once per layer and would be waited for, has arrived.
+//          the code of the choice (choose.glsl), which is read once per layer and would be waited for, has
+//          arrived. With numbered logits that workgroup takes them and makes the choice, too. Otherwise the
+//          workgroup that is the last to have written its logits does. Who is last is counted in a word of
+//          memory, which the last sets back to 0; so workgroups of a halted token are counted too. On a halt
+//          nothing is chosen either.
 //          Push     rl_router_push      Test kernel.vulkan.router*
 // Oracle   matrix products of backend/oracle            Test kernel.vulkan.matvec*
 #version 460
@@ -65,30 +69,29 @@ const bool ACROSS_IN = ROUTED && INPUT != RL_INPUT_NORM, ACROSS_OUT = ROUTED && 
 const uint OUTPUTS = PAIR ? ROWS / 2u : ROWS;       // per team
 const uint ITERS = (TILE + TEAM - 1u) / TEAM;       // chunks per lane and tile
 const uint SHARE = (8u * TILE + RL_LOCAL - 1u) / RL_LOCAL; // vectors of the input per invocation
-const bool FETCHES_AHEAD = WAITS && !ROUTED && !RL_SOFTWARE; // before it waits
+const bool FETCHES_AHEAD = TAKES && !ROUTED && !RL_SOFTWARE; // before it takes anything
 const bool EVEN = CHUNKS % TEAM == 0u && CHUNKS <= TILE; // every lane has a chunk in every step
 
 const uint STAGE_LINE = TILE + 1u;
 #include "stage.glsl"
 shared float squares_of[64];
 shared float head_scale[RL_VK_MAX_HEADS]; // RL_INPUT_HEADS
+#ifdef RL_LINKS
+shared uint64_t chosen_slot;
+#endif
 
 struct input_part {
     vec4 x, aux;
 };
 
-void load_input(rl_values4 x, uint i, bool with_norm, inout input_part v)
+// Vector i of the input. at: address of x.
+void load_input(uint64_t at, uint i, inout input_part v)
 {
     if (ACROSS_IN) i = rl_across(i, CHUNKS);
-    v.x = x.v[i];
+    v.x = rl_values4(at).v[i];
     uint token = gl_WorkGroupID.z, rank = gl_WorkGroupID.y;
-    if (INPUT == RL_INPUT_NORM) {
-        if (with_norm) v.aux = rl_floats4(p.aux).v[i];
-    } else if (INPUT == RL_INPUT_SWIGLU) {
+    if (INPUT == RL_INPUT_SWIGLU)
         v.aux = rl_values4(p.aux + 4ul * uint64_t(token * p.x_token + rank * p.x_rank)).v[i];
-    } else {
-        v.aux = vec4(0.0);
-    }
 }
 
 vec4 prepare(input_part v, uint i, inout float squares)
@@ -114,10 +117,71 @@ uint source_of_part(uint k, uint tile)
     return source_of(min(n, 8u * (CHUNKS - tile) - 1u), tile);
 }
 
-void load_inputs(rl_values4 x, uint tile, bool with_norm, inout input_part parts[SHARE])
+void load_norm(uint tile, inout input_part parts[SHARE])
 {
-    [[unroll]] for (uint k = 0u; k < SHARE; k++)
-        load_input(x, source_of_part(k, tile), with_norm, parts[k]);
+    if (INPUT == RL_INPUT_NORM)
+        [[unroll]] for (uint k = 0u; k < SHARE; k++)
+            parts[k].aux = rl_floats4(p.aux).v[source_of_part(k, tile)];
+}
+
+void load_inputs(uint64_t at, uint tile, inout input_part parts[SHARE])
+{
+    uint looks = 0u, off;
+    if (!TAKES) {
+        [[unroll]] for (uint k = 0u; k < SHARE; k++)
+            load_input(at, source_of_part(k, tile), parts[k]);
+        return;
+    }
+    rl_expect(at, 4u * source_of_part(SHARE - 1u, tile) + 3u);
+    do {
+        off = 0u;
+        [[unroll]] for (uint k = 0u; k < SHARE; k++) {
+            parts[k].x = rl_look4(at, source_of_part(k, tile), off);
+            if (INPUT == RL_INPUT_SWIGLU) parts[k].aux = rl_look4(p.aux, source_of_part(k, tile), off);
+        }
+    } while (rl_look_again(off, looks));
+}
+
+// RL_INPUT_HEADS: what a head is scaled by, from its sums of squares.
+void load_head_scales(uint token)
+{
+    uint heads = p.cols / p.head;
+    for (uint i = gl_LocalInvocationIndex; i < heads; i += RL_LOCAL) {
+        uint first = (token * heads + i) * HEAD_PARTS, looks = 0u, off;
+        float sum;
+        do {
+            float part[HEAD_PARTS];
+            off = 0u;
+            sum = 0.0;
+            [[unroll]] for (uint k = 0u; k < HEAD_PARTS; k++)
+                part[k] = TAKES ? uintBitsToFloat(rl_look(p.aux, first + k, off))
+                                : rl_values(p.aux).v[first + k];
+            [[unroll]] for (uint k = 0u; k < HEAD_PARTS; k++)
+                sum += part[k];
+        } while (TAKES && rl_look_again(off, looks));
+        head_scale[i] = inversesqrt(sum / float(p.head) + p.eps);
+    }
+}
+
+// Address of the slot of the expert of this rank; 0: absent, or void.
+uint64_t slot_of(uint token, uint rank)
+{
+    if (!TAKES) return rl_addresses(p.residency).v[rl_numbers(p.ids).v[token * p.ranks + rank]];
+#ifdef RL_LINKS
+    if (gl_LocalInvocationIndex == 0u) {
+        uint looks = 0u, off;
+        uvec2 slot;
+        do {
+            off = 0u;
+            slot = rl_look_slot(p.ids, rank, off);
+        } while (rl_look_again(off, looks));
+        chosen_slot = off == 0u ? packUint2x32(slot) : 0ul;
+    }
+    barrier();
+    return chosen_slot;
+#else
+    return 0ul;
+#endif
 }
 
 // Byte of the matrix at which the team's k-th row begins.
@@ -139,6 +203,32 @@ void fetch_rows(rl_words w, rl_words w_second, uint first, uint g)
     }
 }
 
+// What is added to the product of a row that this lane writes: it has been there since before the input was
+// made. Nobody else may look, since who gives nothing is not waited for before the place is written again.
+float take_added(uint row, uint lane)
+{
+    if (lane >= OUTPUTS || row >= p.rows) return 0.0;
+    uint looks = 0u, off, bits;
+    do {
+        off = 0u;
+        bits = rl_look(p.add, row, off);
+    } while (rl_look_again(off, looks));
+    return uintBitsToFloat(bits);
+}
+
+// Where a row's result is, among those of its token and rank.
+uint place_of(uint row)
+{
+    return ACROSS_OUT ? 4u * rl_across(row >> 2, p.rows / 32u) + (row & 3u) : row;
+}
+
+void give_void(uint row, uint lane)
+{
+    if (GIVES)
+        for (uint b = 0u; b < BLOCKS; b++, row += OUTPUTS)
+            if (lane < OUTPUTS && row < p.rows) rl_give_void(p.y, gl_WorkGroupID.y * p.rows + place_of(row));
+}
+
 void product()
 {
     uint rank = gl_WorkGroupID.y, token = gl_WorkGroupID.z, id = gl_LocalInvocationIndex;
@@ -149,48 +239,43 @@ void product()
                 gl_SubgroupInvocationID / TEAM;
     uint first = team * (BLOCKS * OUTPUTS);
 
-    // First what depends on nothing, and if this dispatch waits, what depends on no other.
+    // First what depends on nothing, and if this dispatch takes what is numbered, what depends on no other.
     input_part parts[SHARE];
     rl_table_part table;
-    if (WAITS) {
-        if (INPUT == RL_INPUT_NORM)
-            [[unroll]] for (uint k = 0u; k < SHARE; k++)
-                parts[k].aux = rl_floats4(p.aux).v[source_of_part(k, 0u)];
+    uint64_t base = p.w;
+    if (TAKES) {
+        load_norm(0u, parts);
         rl_table_fetch(p.tables, table);
         if (FETCHES_AHEAD)
             fetch_rows(rl_words(p.w), rl_words(p.w + (PAIR ? p.second : 0ul)), first, lane);
-        rl_await(p.token, p.link);
     }
-    uint halt = rl_token(p.token).v.halt;
-    uint expert = ROUTED ? rl_numbers(p.ids).v[token * p.ranks + rank] : 0u;
-    rl_values4 x = rl_values4(p.x + 4ul * uint64_t(token * p.x_token + rank * p.x_rank));
-    load_inputs(x, 0u, !WAITS, parts);
-    if (!WAITS) rl_table_fetch(p.tables, table);
-    if (INPUT == RL_INPUT_HEADS) {
-        uint heads = p.cols / p.head;
-        for (uint i = id; i < heads; i += RL_LOCAL) {
-            float sum = 0.0;
-            [[unroll]] for (uint k = 0u; k < HEAD_PARTS; k++)
-                sum += rl_values(p.aux).v[(token * heads + i) * HEAD_PARTS + k];
-            head_scale[i] = inversesqrt(sum / float(p.head) + p.eps);
-        }
-    }
-
-    uint64_t base = p.w;
-    if (ROUTED) {
-        uint64_t slot = rl_addresses(p.residency).v[expert];
+    rl_link_begin(p.token, p.link);
+    uint halt = TAKES ? 0u : rl_token(p.token).v.halt;
+    uint64_t x = p.x + 4ul * uint64_t(token * p.x_token + rank * p.x_rank);
+    uint64_t slot = ROUTED && !TAKES ? slot_of(token, rank) : 0ul;
+    if (!TAKES) load_norm(0u, parts);
+    float added = ADD == RL_ADD_NUMBERED ? take_added(first + lane, lane) : 0.0;
+    load_inputs(x, 0u, parts);
+    if (!TAKES) rl_table_fetch(p.tables, table);
+    if (INPUT == RL_INPUT_HEADS) load_head_scales(token);
+    if (ROUTED && !TAKES) {
         if (slot == 0ul) return;
         base += slot;
     }
     rl_words w = rl_words(base), w_second = rl_words(base + (PAIR ? p.second : 0ul));
-    rl_values y = rl_values(p.y + 4ul * uint64_t(token * p.y_token + rank * p.rows));
-    rl_values add = rl_values(p.add + 4ul * uint64_t(token * p.y_token));
+    uint64_t y = p.y + 4ul * uint64_t(token * p.y_token + rank * p.rows);
+    uint64_t add = p.add + 4ul * uint64_t(token * p.y_token);
     float acc[ROWS];
     float squares = 0.0;
 
     for (uint tile = 0u; tile < CHUNKS; tile += TILE) {
-        if (tile != 0u) load_inputs(x, tile, true, parts);
-        if (!RL_SOFTWARE && !(FETCHES_AHEAD && tile == 0u)) fetch_rows(w, w_second, first, tile + lane);
+        if (tile != 0u) {
+            if (TAKES) barrier(); // all have seen whether the first tile was void
+            load_norm(tile, parts);
+            load_inputs(x, tile, parts);
+        }
+        bool fetched = FETCHES_AHEAD && tile == 0u, fetches_later = ROUTED && TAKES && tile == 0u;
+        if (!RL_SOFTWARE && !fetched && !fetches_later) fetch_rows(w, w_second, first, tile + lane);
         if (tile != 0u) {
             barrier(); // the tile before has been read
         } else {
@@ -210,11 +295,25 @@ void product()
         }
         barrier();
         if (halt != 0u && halt != p.despite) return;
+        if (TAKES && tile == 0u) {
+            if (ROUTED) slot = slot_of(token, rank); // with a barrier, behind which all agree on what is void
+            if (rl_is_void() || (ROUTED && slot == 0ul)) {
+                give_void(first + lane, lane);
+                return;
+            }
+            if (ROUTED) {
+                base += slot;
+                w = rl_words(base);
+                w_second = rl_words(base + (PAIR ? p.second : 0ul));
+                if (!RL_SOFTWARE) fetch_rows(w, w_second, first, lane);
+            }
+        }
 
         [[dont_unroll]] for (uint b = 0u; b < BLOCKS; b++) {
             if (b != 0u) {
                 first += OUTPUTS;
                 if (!RL_SOFTWARE) fetch_rows(w, w_second, first, tile + lane);
+                if (ADD == RL_ADD_NUMBERED) added = take_added(first + lane, lane);
             }
             if (tile == 0u)
                 [[unroll]] for (uint k = 0u; k < ROWS; k++)
@@ -256,9 +355,12 @@ void product()
             uint row = first + lane;
             if (lane < OUTPUTS && row < p.rows) {
                 float value = PAIR ? rl_silu(mine.x) * mine.y : mine.x;
-                if (ADD != 0u) value += add.v[row];
-                if (ACROSS_OUT) row = 4u * rl_across(row >> 2, p.rows / 32u) + (row & 3u);
-                y.v[row] = value;
+                if (ADD == RL_ADD_PLAIN) value += rl_values(add).v[row];
+                if (ADD == RL_ADD_NUMBERED) value += added;
+                row = place_of(row);
+                // Last the number: who depends on it may lead to the next writer of the plain value.
+                if (!GIVES || (!ROUTED && p.ids != 0ul)) rl_values(GIVES ? p.ids : y).v[row] = value;
+                if (GIVES) rl_give(p.y, rank * p.rows + row, value);
             }
         }
     }
@@ -267,16 +369,34 @@ void product()
 #ifdef RL_ROUTER
 shared bool chooses;
 
+// Whether this workgroup chooses, since it is the last to have written its logits.
+bool is_last()
+{
+    rl_token token = rl_token(router.route.token);
+    // What this workgroup has written comes before its arrival, and that before what the last one reads.
+    rl_meet();
+    if (gl_LocalInvocationIndex == 0u) {
+        rl_numbers arrivals = rl_numbers(router.arrivals);
+        uint before = atomicAdd(arrivals.v[0], 1u, gl_ScopeDevice, gl_StorageSemanticsBuffer,
+                                gl_SemanticsAcquireRelease);
+        bool last = before == gl_NumWorkGroups.x - 2u;
+        uint halt = token.v.halt;
+        if (last) arrivals.v[0] = 0u;
+        chooses = last && (halt == 0u || halt == p.despite); // one answer for all, whatever the others saw
+    }
+    rl_meet();
+    return chooses;
+}
+
 void main()
 {
     rl_route_push route = router.route;
-    rl_token token = rl_token(route.token);
-    uint check = token.v.check;
+    bool check = rl_token(route.token).v.check != 0u;
     p.w = router.w;
     p.x = router.x;
     p.aux = router.aux;
     p.y = route.logits;
-    p.add = 0ul;
+    p.add = p.ids = 0ul;
     p.token = route.token;
     p.cols = router.cols;
     p.rows = route.n_expert;
@@ -286,25 +406,17 @@ void main()
     p.eps = router.eps;
     p.link = router.link;
     bool ahead = gl_WorkGroupID.x == gl_NumWorkGroups.x - 1u; // the extra workgroup
-    if (ahead) {
-        if (gl_LocalInvocationIndex == 0u) chooses = true;
-    } else {
+    uint first = RL_CHOICE_AHEAD, last = RL_CHOICE_AHEAD;
+    if (!ahead) {
         product();
-        // What this workgroup has written comes before its arrival, and that before what the last one reads.
-        rl_meet();
-        if (gl_LocalInvocationIndex == 0u) {
-            rl_counter arrivals = rl_counter(router.arrivals);
-            uint before = atomicAdd(arrivals.n, 1u, gl_ScopeDevice, gl_StorageSemanticsBuffer,
-                                    gl_SemanticsAcquireRelease);
-            bool last = before == gl_NumWorkGroups.x - 2u;
-            uint halt = token.v.halt;
-            if (last) arrivals.n = 0u;
-            chooses = last && (halt == 0u || halt == p.despite); // one answer for all, whatever the others saw
-        }
+        if (TAKES || !is_last()) return;
+        first = last = RL_CHOICE_MADE;
+    } else if (TAKES) {
+        rl_link_begin(p.token, p.link);
+        last = RL_CHOICE_MADE;
     }
-    rl_meet();
-    if (chooses) rl_choose(route, 0u, check != 0u, !ahead);
-    rl_arrive(route.token, p.link);
+    [[dont_unroll]] for (uint how = first; how <= last; how++)
+        rl_choose(route, router.arrivals, 0u, check, how);
 }
 #else
 void main()

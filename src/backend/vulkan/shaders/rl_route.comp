@@ -12,6 +12,7 @@
 
 layout(constant_id = 1) const uint FORCED = 0;
 layout(push_constant, std430) uniform Push { rl_route_push p; };
+#include "link.glsl"
 #include "choose.glsl"
 
 void main()
@@ -19,5 +20,5 @@ void main()
     rl_token token = rl_token(p.token);
     // A guess (no table) runs beside a choice that may halt meanwhile, and all must agree.
     uint halt = p.residency == 0ul ? 0u : token.v.halt, check = token.v.check;
-    rl_choose(p, gl_WorkGroupID.x, check != 0u, halt == 0u);
+    rl_choose(p, 0ul, gl_WorkGroupID.x, check != 0u, halt == 0u ? RL_CHOICE_MADE : RL_CHOICE_AHEAD);
 }

@@ -38,13 +38,14 @@
 
 /* One per recorded token or batch, in memory that the host writes and kernels read. Arrays that belong to it (token ids, angles) have addresses of their own. */
 struct rl_vk_token {
-    RL_U32 halt;     /* layer + 1 of the first layer with an absent expert; kernels then return */
+    RL_U32 halt; /* layer + 1 of the first layer with an absent expert; kernels then return, but for
+                        those that take numbered values                                          */
     RL_U32 position; /* of the batch's first token                                               */
     RL_U32 side;     /* which copy of the recurrent state is read: 0 or 1                        */
     RL_U32 n;        /* tokens                                                                   */
     RL_U32 check;    /* not 0: an absent expert halts                                            */
     RL_U32 turn;     /* linked stages: how many tokens have been through them, this one included */
-    RL_U64 counters; /* linked stages: u32, RL_LINK_STRIDE bytes apart                           */
+    RL_U64 counters; /* linked stages: u32 [n_layer], RL_LINK_STRIDE bytes apart                 */
     RL_U32 late;     /* set when a linked stage has waited too long                              */
     RL_U32 unused[3];
 };
@@ -52,14 +53,25 @@ struct rl_vk_token {
 /* ---- stages that follow each other without a barrier (link.glsl) ---------------------------------- */
 
 /* Specialisation constant LINK, a sum: */
-#define RL_LINK_WAITS       1 /* for the stage before                                             */
-#define RL_LINK_ARRIVES     2 /* the next stage waits for this one                                */
-#define RL_LINK_WAITS_FIRST 4 /* for the stage before the one before, and then for that           */
+#define RL_LINK_TAKES   1 /* what the kernel reads of this token is numbered   */
+#define RL_LINK_GIVES   2 /* what it writes for the next stages is numbered    */
+#define RL_LINK_WAITS   4 /* for the stage before, which is counted            */
+#define RL_LINK_ARRIVES 8 /* this stage is counted                             */
 
-/* push.link: the stage's number, and in the low bits how many workgroups the stage before has. */
-#define RL_LINK_STAGE  16
+/* push.link: the layer, and in the low bits how many workgroups the counted stage before has. */
+#define RL_LINK_LAYER  16
 #define RL_LINK_GROUPS 0xffff
 #define RL_LINK_STRIDE 128 /* bytes between counters: each has a line of the cache */
+
+/* A numbered value: u64, the value below and its number above: the token's turn, and in the low bits the
+ * layer that it is for. */
+#define RL_NUMBER_LAYER 10
+#define RL_NUMBER_VOID  0x80000000u /* the token has halted before */
+
+/* A numbered choice: as many such words per rank. */
+#define RL_CHOICE_WORDS  4
+#define RL_CHOICE_SLOT   0 /* two: address of the slot; 0: absent */
+#define RL_CHOICE_WEIGHT 2 /* f32                                 */
 
 /* ---- push constants ------------------------------------------------------------------------------ */
 
@@ -68,6 +80,11 @@ struct rl_vk_token {
 #define RL_INPUT_NORM   1 /* rms(x) * aux: aux [cols] are the norm's weights             */
 #define RL_INPUT_HEADS  2 /* x scaled per head: aux [cols / head][parts] sums of squares */
 #define RL_INPUT_SWIGLU 3 /* silu(x) * aux                                               */
+
+/* What is added to the product (ADD). */
+#define RL_ADD_NOTHING  0
+#define RL_ADD_PLAIN    1
+#define RL_ADD_NUMBERED 2
 
 #define RL_VK_MAX_HEADS 256 /* cols / head of RL_INPUT_HEADS */
 
@@ -83,8 +100,9 @@ struct rl_matvec_push {
     RL_U64 x;
     RL_U64 aux;
     RL_U64 y;
-    RL_U64 add;       /* added to y; read only with the constant ADD                     */
-    RL_U64 ids;       /* routed: u32 [token][rank], expert numbers                       */
+    RL_U64 add; /* added to y; read only with the constant ADD                     */
+    RL_U64 ids; /* routed: u32 [token][rank], expert numbers, or a numbered choice; otherwise, and
+                         if y is numbered: where it goes without numbers too, 0: nowhere  */
     RL_U64 residency; /* routed: u64 [n_expert] of the layer, slot addresses; 0: absent  */
     RL_U64 tables;    /* codebooks                                                       */
     RL_U64 token;     /* rl_vk_token                                                     */
@@ -98,7 +116,7 @@ struct rl_matvec_push {
     RL_U32 y_token;
     RL_F32 eps;
     RL_U32 despite; /* a halt of this value does not stop the product                  */
-    RL_U32 link;    /* RL_LINK_STAGE                                                   */
+    RL_U32 link;    /* RL_LINK_LAYER                                                   */
 };
 
 struct rl_embed_push {
@@ -217,12 +235,13 @@ struct rl_route_push {
 typedef struct rl_route_push rl_route_push;
 #endif
 
-/* One token: its router's product, whose last workgroup makes the choice (matvec.comp, RL_ROUTER). */
+/* One token: its router's product, of which one workgroup makes the choice (matvec.comp, RL_ROUTER). */
 struct rl_router_push {
     RL_U64 w;            /* [E][cols]                                            */
     RL_U64 x;            /* [cols]                                               */
     RL_U64 aux;          /* [cols] weights of the norm                           */
-    RL_U64 arrivals;     /* u32: workgroups that are done; zero before and after */
+    RL_U64 arrivals;     /* u32: workgroups that are done; zero before and after; if the logits are
+                            numbered, where the choice goes, numbered too        */
     rl_route_push route; /* .logits: where the product goes                      */
     RL_U32 cols, row_bytes;
     RL_U32 despite; /* as in rl_matvec_push */
@@ -238,11 +257,11 @@ struct rl_experts_down_push {
     RL_U64 ids, weights, residency;
     RL_U64 scale;   /* one float: logit of the shared expert's scale     */
     RL_U64 shared_; /* [rows]                                            */
-    RL_U64 y;       /* [rows], in place                                  */
+    RL_U64 add;     /* [rows]: what y is added to                        */
+    RL_U64 y;       /* [rows], may be the same                           */
     RL_U64 tables, token;
     RL_U32 cols, rows, row_bytes, k;
-    RL_U32 link;
-    RL_U32 first; /* RL_LINK_WAITS_FIRST: workgroups of the stage that made the choice */
+    RL_U32 link, unused;
 };
 
 struct rl_moe_sum_push {
@@ -293,7 +312,7 @@ RL_STRUCT(rl_attn_push, 112)
 RL_STRUCT(rl_attn_out_push, 48)
 RL_STRUCT(rl_route_push, 72)
 RL_STRUCT(rl_router_push, 128)
-RL_STRUCT(rl_experts_down_push, 112)
+RL_STRUCT(rl_experts_down_push, 120)
 RL_STRUCT(rl_moe_sum_push, 48)
 RL_STRUCT(rl_argmax_push, 32)
 RL_STRUCT(rl_top_push, 40)
