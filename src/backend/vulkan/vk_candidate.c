@@ -282,7 +282,8 @@ static rl_status judge(rl_vk_candidate *c, const rl_vk_api *api, rl_error *err)
     judge_features(c, api, bytes);
     /* Metal orders memory within a workgroup only, and its translator drops `coherent`. */
     info->hands_over = driver.driverID != VK_DRIVER_ID_MOLTENVK;
-    /* Seen on an H200 (docs/gpu-routing.md); others may do it too, but nobody has looked. */
+    /* Seen on an H200, and that eight aligned bytes are loaded and stored at once (docs/decisions/0018);
+     * others may do both too, but nobody has looked. */
     info->in_order = info->hands_over && driver.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY;
     info->fast_bytes =
         info->byte_products && dots.integerDotProduct4x8BitPackedSignedAccelerated != VK_FALSE;

@@ -48,7 +48,7 @@ typedef struct rl_vk_device_info {
     bool fast_bytes;   /* ... in hardware                                                         */
     bool matrix_units; /* VK_KHR_cooperative_matrix (not used yet)                        */
     bool hands_over;   /* a workgroup may read what others that still run have written            */
-    bool in_order; /* is known to start workgroups in the order of their dispatches              */
+    bool in_order;     /* known for what linked stages need (link.glsl)                         */
     bool usable;
     char why_not[200]; /* one clause, when not usable                                         */
 } rl_vk_device_info;
