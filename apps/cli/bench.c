@@ -176,7 +176,7 @@ static rl_session_stats difference(const rl_session_stats *after, const rl_sessi
     return d;
 }
 
-/* "stages_ms": milliseconds per token, in the order of a token; of those that were timed. */
+/* "stages_ms": milliseconds per token, in the order of a token; of those that this backend tells apart. */
 static void print_stages_json(cli_json *json, const bench *b)
 {
     const char *name;
@@ -186,6 +186,7 @@ static void print_stages_json(cli_json *json, const bench *b)
     cli_json_key(json, "stages_ms");
     cli_json_open(json, '{');
     for (size_t i = 0; n_tokens && rl_model_get_stage(b->model, i, &name, &ns); i++) {
+        if (!ns) continue;
         cli_json_key(json, name);
         cli_json_number(json, (double)ns / 1e6 / (double)n_tokens, 6);
     }

@@ -1,6 +1,6 @@
 /* bench_vulkan.c - one kernel of the Vulkan backend at a time, with the GPU's own clock.
  *
- *     bench_vulkan [--device N|NAME] [--mib N] [--quick] [--variants] [--only NAME] > kernels.csv
+ *     bench_vulkan [--device N|NAME] [--mib N] [--matrix MIB] [--quick] [--variants] [--only NAME] > kernels.csv
  *
  * Each row is a chain of dependent dispatches over different data (together more than the caches
  * hold), so a dispatch's time includes its start and its barrier, as in a token. Columns:
@@ -30,6 +30,7 @@ typedef struct bench {
     rl_vk_arena *arena;
     rl_vk_span token;
     uint64_t total_bytes; /* of data per chain */
+    uint32_t matrix_mib;  /* at least, of a matrix of "matvec" */
     const char *only;
     double copy_gb_s;
     bool variants; /* also with 1, 2, 4, 8 rows per team */
@@ -617,8 +618,7 @@ static void run(bench *b, bool quick)
         for (uint32_t i = 0; i < rl_quant_count(); i++) {
             const rl_quant_info *info = rl_quant_at(i);
             if (!rl_vk_type_is_known(info->type)) continue;
-            /* at least 8 MiB */
-            uint64_t need = (8u << 20) / matrix_bytes(info->type, 1, 2048) + 1;
+            uint64_t need = ((uint64_t)b->matrix_mib << 20) / matrix_bytes(info->type, 1, 2048) + 1;
             bench_matvec(b, info->type, quick ? rows : (uint32_t)(need + 15) / 16 * 16, 2048,
                          "matvec");
         }
@@ -657,7 +657,7 @@ static void run(bench *b, bool quick)
 
 int main(int argc, char **argv)
 {
-    bench b = { .total_bytes = 768u << 20 };
+    bench b = { .total_bytes = 768u << 20, .matrix_mib = 8 };
     rl_vk_open_params open = { .allow_software = true };
     bool quick = false;
     for (int i = 1; i < argc; i++) {
@@ -669,11 +669,14 @@ int main(int argc, char **argv)
             open.device = argv[++i];
         else if (!strcmp(argv[i], "--mib") && i + 1 < argc)
             b.total_bytes = strtoull(argv[++i], NULL, 10) << 20;
+        else if (!strcmp(argv[i], "--matrix") && i + 1 < argc)
+            b.matrix_mib = (uint32_t)strtoul(argv[++i], NULL, 10);
         else if (!strcmp(argv[i], "--only") && i + 1 < argc)
             b.only = argv[++i];
         else
-            die("usage: bench_vulkan [--device N|NAME] [--mib N] [--quick] [--variants] [--only "
-                "NAME]");
+            die("usage: bench_vulkan [--device N|NAME] [--mib N] [--matrix MIB] [--quick] "
+                "[--variants] "
+                "[--only NAME]");
     }
     if (quick) b.total_bytes = 4u << 20;
     if (!quick) b.warm_ns = WARM_NS;

@@ -182,6 +182,7 @@ typedef enum rl_stage {
     RL_STAGE_ROUTE,   /* with moe_in, where a backend does both at once */
     RL_STAGE_EXPERTS, /* with what is waited for their bytes */
     RL_STAGE_MOE_OUT,
+    RL_STAGE_LAYERS, /* instead of all between embed and head, where a backend lets them overlap */
     RL_STAGE_HEAD,
     RL_STAGES
 } rl_stage;

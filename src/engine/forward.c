@@ -19,17 +19,12 @@
 const char *rl_stage_name(rl_stage stage)
 {
     static const char *const names[RL_STAGES] = {
-        [RL_STAGE_EMBED] = "embed",
-        [RL_STAGE_DELTA_IN] = "delta_in",
-        [RL_STAGE_DELTA_STEP] = "delta_step",
-        [RL_STAGE_ATTN_IN] = "attn_in",
-        [RL_STAGE_ATTN_STEP] = "attn_step",
-        [RL_STAGE_MIX_OUT] = "mix_out",
-        [RL_STAGE_MOE_IN] = "moe_in",
-        [RL_STAGE_ROUTE] = "route",
-        [RL_STAGE_EXPERTS] = "experts",
-        [RL_STAGE_MOE_OUT] = "moe_out",
-        [RL_STAGE_HEAD] = "head",
+        [RL_STAGE_EMBED] = "embed",           [RL_STAGE_DELTA_IN] = "delta_in",
+        [RL_STAGE_DELTA_STEP] = "delta_step", [RL_STAGE_ATTN_IN] = "attn_in",
+        [RL_STAGE_ATTN_STEP] = "attn_step",   [RL_STAGE_MIX_OUT] = "mix_out",
+        [RL_STAGE_MOE_IN] = "moe_in",         [RL_STAGE_ROUTE] = "route",
+        [RL_STAGE_EXPERTS] = "experts",       [RL_STAGE_MOE_OUT] = "moe_out",
+        [RL_STAGE_LAYERS] = "layers",         [RL_STAGE_HEAD] = "head",
     };
     return names[stage];
 }

@@ -241,6 +241,42 @@ static void late(void)
     golden_may_be_late = false;
 }
 
+/* The GPU's clock: by stage where barriers part them, one time for all layers where they overlap.
+ * Stands against a timestamp between stages that overlap, which would wait for all work before it. */
+static void stage_times(void)
+{
+    enum { TOKENS = 4 };
+    rl_vk_device_close(rl_test_vulkan_open());
+    golden_setup setup = { .model = rl_test_fixture("models/tiny-s-Q8_0.gguf"),
+                           .backend = "vulkan" };
+    rl_engine *e;
+    rl_session *session;
+    rl_error err = { "" };
+    golden_open(&setup, 64, &e, &session);
+    rl_vk_backend *vk = rl_vk_of(e->be);
+    if (!vk->device->info.hands_over) rl_test_skip("workgroups cannot hand over here");
+    if (vk->device->info.timestamp_ns <= 0) rl_test_skip("the device has no timestamps");
+    for (int linked = 0; linked < 2; linked++) {
+        rl_stage_times times = { 0 };
+        vk->ops.links = linked;
+        e->ops->time_stages(e->be, &times);
+        for (uint32_t i = 0; i < TOKENS; i++) {
+            uint32_t token = 3 + 7 * i;
+            assert_ok(rl_session_feed(session, &token, 1, &err));
+        }
+        e->ops->time_stages(e->be, NULL);
+        assert_int_equal(times.n_tokens, TOKENS);
+        for (rl_stage stage = 0; stage < RL_STAGES; stage++) {
+            bool ends = stage == RL_STAGE_EMBED || stage == RL_STAGE_HEAD;
+            bool within = stage != RL_STAGE_LAYERS && stage != RL_STAGE_MOE_IN; /* with route */
+            assert_true((times.ns[stage] > 0) ==
+                        (ends || (linked ? stage == RL_STAGE_LAYERS : within)));
+        }
+    }
+    rl_session_destroy(session);
+    rl_engine_close(e);
+}
+
 enum { GATED_TOKENS = 24 };
 
 typedef struct gated_run {
@@ -317,6 +353,14 @@ static void gated_ahead(void)
     assert_int_equal(gated.passes - plain.passes, 3); /* routers of layers 1 to 3 */
 }
 #else
+static void late(void)
+{
+    rl_test_skip("built without the Vulkan backend");
+}
+static void stage_times(void)
+{
+    rl_test_skip("built without the Vulkan backend");
+}
 static void one_dispatch_to_route(void)
 {
     rl_test_skip("built without the Vulkan backend");
@@ -397,6 +441,12 @@ static void vulkan_late_token_runs_again(void **state)
     late();
 }
 
+static void vulkan_stage_times(void **state)
+{
+    (void)state;
+    stage_times();
+}
+
 static void vulkan_gated_token_reads_ahead(void **state)
 {
     (void)state;
@@ -408,4 +458,4 @@ RL_TEST_MAIN(RL_TEST(vulkan, one_submission_per_token),
              RL_TEST(vulkan, one_submission_per_sampled_token),
              RL_TEST(vulkan, token_leaves_its_segments), RL_TEST(vulkan, gated_token_reads_ahead),
              RL_TEST(vulkan, one_dispatch_to_route), RL_TEST(vulkan, late_token_runs_again),
-             MODEL_LIST(X) RL_TEST(vulkan, tiny_s_q8_0))
+             RL_TEST(vulkan, stage_times), MODEL_LIST(X) RL_TEST(vulkan, tiny_s_q8_0))

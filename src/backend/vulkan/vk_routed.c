@@ -24,13 +24,19 @@
 enum { MARKS_PER_LAYER = 8 };
 
 /* Everything since the last mark was `stage`. */
-static void mark(const rl_vk_recording *r, rl_stage stage)
+static void mark_any(const rl_vk_recording *r, rl_stage stage)
 {
     rl_vk_marks *m = r->marks;
     if (!m) return;
     RL_ASSERT(m->n < m->room);
     m->stages[m->n] = stage;
     rl_vk_timer_mark(&m->timer, r->cmd, m->n++);
+}
+
+/* The same for a stage of a layer. Linked stages overlap, so that there is no time between them. */
+static void mark(const rl_vk_recording *r, rl_stage stage)
+{
+    if (!r->cmd->links.on) mark_any(r, stage);
 }
 
 static void marks_fini(rl_vk_marks *m)
@@ -79,6 +85,7 @@ static rl_status record_experts(const rl_vk_recording *r, uint32_t layer, rl_err
     TRY(rl_vk_record_experts_out(r, layer, err));
     rl_vk_cmd_end_stage(r->cmd);
     mark(r, RL_STAGE_MOE_OUT);
+    if (last && r->cmd->links.on) mark_any(r, RL_STAGE_LAYERS);
     return RL_OK;
 }
 
@@ -142,7 +149,7 @@ static rl_status record_segment(const rl_vk_recording *r, uint32_t i, rl_error *
     if (i == 0) {
         TRY(rl_vk_record_embed(r, err));
         rl_vk_cmd_barrier(r->cmd);
-        mark(r, RL_STAGE_EMBED);
+        mark_any(r, RL_STAGE_EMBED);
     } else {
         TRY(record_experts(r, i - 1, err));
     }
@@ -154,7 +161,7 @@ static rl_status record_segment(const rl_vk_recording *r, uint32_t i, rl_error *
         TRY(rl_vk_record_head(r, 0, 1, err));
         rl_vk_cmd_end_stage(r->cmd);
         TRY(rl_vk_record_best(r, err));
-        mark(r, RL_STAGE_HEAD);
+        mark_any(r, RL_STAGE_HEAD);
     }
     return RL_OK;
 }
@@ -185,7 +192,7 @@ static rl_status record_whole(const rl_vk_recording *r, uint32_t n, rl_error *er
     rl_vk_links_start(&r->cmd->links, can_link(r));
     if (r->marks) rl_vk_timer_reset(&r->marks->timer, r->cmd);
     rl_vk_cmd_barrier_copies(r->cmd);
-    mark(r, RL_STAGE_EMBED); /* the beginning */
+    mark_any(r, RL_STAGE_EMBED); /* the beginning */
     for (uint32_t i = 0; i < n; i++) {
         TRY(record_segment(r, i, err));
         if (i + 1 == n) break;
