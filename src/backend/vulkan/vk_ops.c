@@ -178,7 +178,7 @@ static uint32_t team_lanes(const rl_vk_ops *ops, uint32_t cols)
 enum {
     MATVEC_TILE = 128,
     MATVEC_BLOCKS = 8,
-    MOST_SUBGROUPS = 64, /* of a workgroup: squares_of in matvec.comp */
+    MOST_SUBGROUPS = 64, /* of a workgroup: squares_of in product.glsl */
     MOST_GROUPS = 65535  /* of a dispatch, as Vulkan promises         */
 };
 

@@ -28,7 +28,7 @@ layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer rl_
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer rl_tiles { rl_vk_tile v[]; };
 
 // What one workgroup hands to others that may already run, those of the next stage (link.glsl) or of its
-// own dispatch (RL_ROUTER of matvec.comp).
+// own dispatch (router.comp).
 #ifdef RL_LINKS
 #define RL_HANDED_ON coherent
 #else

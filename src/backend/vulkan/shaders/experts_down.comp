@@ -1,15 +1,15 @@
 // experts_down.comp - y += sum over ranks of weight * (W_expert x) + scale * shared, for one token.
 //
-// As in matvec.comp, all loads are on their way before the first is waited for, and the products are
+// As in product.glsl, all loads are on their way before the first is waited for, and the products are
 // loops over one copy of the code.
 //
 // Grid     x: blocks of ROWS rows
-// Local    teams of TEAM lanes (as in matvec.comp); a team takes every n-th rank
+// Local    teams of TEAM lanes (as in product.glsl); a team takes every n-th rank
 // Reads    x [k][cols], across chunks (rl_across); the matrices of the chosen experts; weights; the shared expert's result
 // Writes   y [rows]; nothing on a halt
 // RL_LINKS: the choice, the scale, what is added and y may be numbered (link.glsl), y for the next layer
 // Push     rl_experts_down_push
-// Numerics the same operations in the same order as matvec.comp (routed) and moe_sum.comp
+// Numerics the same operations in the same order as product.glsl (routed) and moe_sum.comp
 // Test     kernel.vulkan.experts*
 #version 460
 #extension GL_GOOGLE_include_directive : require

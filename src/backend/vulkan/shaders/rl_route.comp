@@ -1,6 +1,6 @@
 // rl_route.comp - the choice of experts for tokens whose logits are there: batches of many tokens, choices
 // that are given, stages that somebody observes. One token's choice is usually made at the end of its
-// router's product (matvec.comp).
+// router's product (router.comp).
 //
 // Grid     one workgroup of 64 invocations per token; any subgroup size
 // Reads, writes, numerics: choose.glsl; FORCED: the choice itself

@@ -75,7 +75,7 @@ struct rl_vk_token {
 
 /* ---- push constants ------------------------------------------------------------------------------ */
 
-/* How matvec.comp and matmul.comp read their input (specialisation constant INPUT). */
+/* How product.glsl and matmul.comp read their input (specialisation constant INPUT). */
 #define RL_INPUT_PLAIN  0 /* x                                                           */
 #define RL_INPUT_NORM   1 /* rms(x) * aux: aux [cols] are the norm's weights             */
 #define RL_INPUT_HEADS  2 /* x scaled per head: aux [cols / head][parts] sums of squares */
@@ -88,7 +88,7 @@ struct rl_vk_token {
 
 #define RL_VK_MAX_HEADS 256 /* cols / head of RL_INPUT_HEADS */
 
-/* How matvec.comp finds its matrix (MATRIX). */
+/* How product.glsl finds its matrix (MATRIX). */
 #define RL_MATRIX_PLAIN       0 /* at w                                                          */
 #define RL_MATRIX_PAIR        1 /* two: at w and w + second; the output is silu(first) * second  */
 #define RL_MATRIX_ROUTED      2 /* in the slot of the expert of rank WorkGroupID.y, at w bytes   */
@@ -235,7 +235,7 @@ struct rl_route_push {
 typedef struct rl_route_push rl_route_push;
 #endif
 
-/* One token: its router's product, of which one workgroup makes the choice (matvec.comp, RL_ROUTER). */
+/* One token: its router's product, of which one workgroup makes the choice (router.comp). */
 struct rl_router_push {
     RL_U64 w;            /* [E][cols]                                            */
     RL_U64 x;            /* [cols]                                               */
