@@ -35,6 +35,9 @@ const uint OUTPUTS = PAIR ? ROWS / 2u : ROWS;       // per team
 const uint ITERS = (TILE + TEAM - 1u) / TEAM;       // chunks per lane and tile
 const uint SHARE = (8u * TILE + RL_LOCAL - 1u) / RL_LOCAL; // vectors of the input per invocation
 const bool FETCHES_AHEAD = TAKES && !ROUTED && !RL_SOFTWARE; // before it takes anything
+// Linked, a stage is often less than a wave of workgroups, so nobody else computes while a team waits for its
+// next rows: they are on their way while it multiplies. Elsewhere that costs more registers than it is worth.
+const bool OVERLAPS = TAKES && BLOCKS > 1u && !RL_SOFTWARE;
 const bool EVEN = CHUNKS % TEAM == 0u && CHUNKS <= TILE; // every lane has a chunk in every step
 
 const uint STAGE_LINE = TILE + 1u;
@@ -155,16 +158,21 @@ uint row_of(uint first, uint k)
     return min(first + (PAIR ? k >> 1 : k), p.rows - 1u) * p.row_bytes;
 }
 
-rl_raw raw[ROWS * ITERS];
+rl_raw raw[ROWS * ITERS], raw_next[ROWS * ITERS]; // of the rows under way; of those behind them (OVERLAPS)
 
 // The words of ROWS rows, from chunk g on: all are on their way before the first is waited for.
-void fetch_rows(rl_words w, rl_words w_second, uint first, uint g)
+void fetch_rows(rl_words w, rl_words w_second, uint first, uint g, bool next)
 {
     [[unroll]] for (uint i = 0u; i < ITERS; i++) {
         uint at = EVEN ? g + i * TEAM : min(g + i * TEAM, CHUNKS - 1u);
-        [[unroll]] for (uint k = 0u; k < ROWS; k++)
-            rl_fetch_row(PAIR && (k & 1u) != 0u ? w_second : w, row_of(first, k), at, CHUNKS,
-                         raw[i * ROWS + k]);
+        [[unroll]] for (uint k = 0u; k < ROWS; k++) {
+            rl_raw r;
+            rl_fetch_row(PAIR && (k & 1u) != 0u ? w_second : w, row_of(first, k), at, CHUNKS, r);
+            if (next)
+                raw_next[i * ROWS + k] = r;
+            else
+                raw[i * ROWS + k] = r;
+        }
     }
 }
 
@@ -213,7 +221,7 @@ void product()
         load_norm(0u, parts);
         rl_table_fetch(p.tables, table);
         if (FETCHES_AHEAD)
-            fetch_rows(rl_words(p.w), rl_words(p.w + (PAIR ? p.second : 0ul)), first, lane);
+            fetch_rows(rl_words(p.w), rl_words(p.w + (PAIR ? p.second : 0ul)), first, lane, false);
     }
     rl_link_begin(p.token, p.link);
     uint halt = TAKES ? 0u : rl_token(p.token).v.halt;
@@ -241,7 +249,8 @@ void product()
             load_inputs(x, tile, parts);
         }
         bool fetched = FETCHES_AHEAD && tile == 0u, fetches_later = ROUTED && TAKES && tile == 0u;
-        if (!RL_SOFTWARE && !fetched && !fetches_later) fetch_rows(w, w_second, first, tile + lane);
+        if (!RL_SOFTWARE && !fetched && !fetches_later)
+            fetch_rows(w, w_second, first, tile + lane, false);
         if (tile != 0u) {
             barrier(); // the tile before has been read
         } else {
@@ -271,16 +280,21 @@ void product()
                 base += slot;
                 w = rl_words(base);
                 w_second = rl_words(base + (PAIR ? p.second : 0ul));
-                if (!RL_SOFTWARE) fetch_rows(w, w_second, first, lane);
+                if (!RL_SOFTWARE) fetch_rows(w, w_second, first, lane, false);
             }
         }
 
         [[dont_unroll]] for (uint b = 0u; b < BLOCKS; b++) {
             if (b != 0u) {
                 first += OUTPUTS;
-                if (!RL_SOFTWARE) fetch_rows(w, w_second, first, tile + lane);
+                if (OVERLAPS)
+                    [[unroll]] for (uint r = 0u; r < ROWS * ITERS; r++)
+                        raw[r] = raw_next[r];
+                else if (!RL_SOFTWARE)
+                    fetch_rows(w, w_second, first, tile + lane, false);
                 if (ADD == RL_ADD_NUMBERED) added = take_added(first + lane, lane);
             }
+            if (OVERLAPS && b + 1u < BLOCKS) fetch_rows(w, w_second, first + OUTPUTS, tile + lane, true);
             if (tile == 0u)
                 [[unroll]] for (uint k = 0u; k < ROWS; k++)
                     acc[k] = 0.0;
