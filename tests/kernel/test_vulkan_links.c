@@ -178,6 +178,84 @@ static void vulkan_links_pass_on_what_is_void(void **state)
     rl_test_gpu_end(gpu);
 }
 
+/* ---- several blocks of rows --------------------------------------------------------------------------- */
+
+enum { ODD_ROWS = 1003 };
+
+/* y = W x of ODD_ROWS rows, with something added, or silu(W x) * (V x). Linked: all of it numbered. */
+static void odd_product(rl_test_gpu *gpu, const chain *c, bool pair, bool linked,
+                        const rl_vk_span *w, uint64_t half, const rl_vk_span *add,
+                        const rl_vk_span *y)
+{
+    rl_error err;
+    rl_vk_token token = { .n = 1, .turn = c->turn };
+    rl_test_gpu_set_token(gpu, &token);
+    rl_vk_links_start(&gpu->cmd.links, linked);
+    if (linked) gpu->cmd.links.end = RL_VK_END_NUMBERED; /* of a stage before */
+    rl_vk_matvec m = { .type = RL_QUANT_Q8_0,
+                       .matrix = pair ? RL_MATRIX_PAIR : RL_MATRIX_PLAIN,
+                       .add = pair     ? RL_ADD_NOTHING
+                              : linked ? RL_ADD_NUMBERED
+                                       : RL_ADD_PLAIN,
+                       .n_ranks = 1,
+                       .n_tokens = 1,
+                       .team_rows = 2,
+                       .push = { .w = w->address,
+                                 .second = half,
+                                 .x = linked ? c->handed[0].address : c->x.address,
+                                 .add = add->address,
+                                 .y = y->address,
+                                 .token = gpu->token.address,
+                                 .cols = SIZE,
+                                 .rows = ODD_ROWS } };
+    rl_vk_cmd_begin_stage(&gpu->cmd, LAYER, RL_VK_END_NUMBERED);
+    assert_ok(rl_vk_op_matvec(&gpu->ops, &gpu->cmd, &m, &err));
+    rl_vk_cmd_end_stage(&gpu->cmd);
+    rl_test_gpu_run(gpu);
+    if (linked) assert_int_equal(late_of(gpu), 0);
+}
+
+/* A team that takes rows time after time, up to where there are none: the words of its next rows are on
+ * their way before it is done with these. Stands against words of other rows, and rows left out. */
+static void vulkan_links_of_several_blocks(void **state)
+{
+    (void)state;
+    enum { PLACES = (ODD_ROWS + 127) / 128 * 128 };
+    static float want[ODD_ROWS];
+    static uint32_t got[2 * PLACES], numbered[2 * PLACES];
+    rl_test_gpu *gpu = begin();
+    chain c = make(gpu);
+    number_input(gpu, &c, SIZE, 0);
+    const uint32_t lanes = gpu->ops.lanes;
+    gpu->ops.lanes = 64; /* as if a few rows filled the device */
+    rl_test_matrix w = rl_test_matrix_make(RL_QUANT_Q8_0, 2 * ODD_ROWS, SIZE, 5);
+    rl_vk_span weights = rl_test_gpu_put(gpu, w.blocks, w.bytes);
+    float *plus = rl_test_random_vector(ODD_ROWS, 1, 7);
+    rl_vk_span add = rl_test_gpu_put(gpu, plus, ODD_ROWS * sizeof *plus);
+    for (uint32_t i = 0; i < ODD_ROWS; i++) {
+        memcpy(&numbered[2 * place_of(i)], &plus[i], sizeof plus[i]);
+        numbered[2 * place_of(i) + 1] = number_of(&c);
+    }
+    rl_vk_span add_numbered = rl_test_gpu_put(gpu, numbered, sizeof numbered);
+    for (int pair = 0; pair < 2; pair++) {
+        rl_vk_span y = rl_test_gpu_put(gpu, NULL, sizeof want),
+                   handed = rl_test_gpu_put(gpu, NULL, sizeof got);
+        odd_product(gpu, &c, pair, false, &weights, w.bytes / 2, &add, &y);
+        odd_product(gpu, &c, pair, true, &weights, w.bytes / 2, &add_numbered, &handed);
+        rl_test_gpu_get(gpu, &y, want, sizeof want);
+        rl_test_gpu_get(gpu, &handed, got, sizeof got);
+        for (uint32_t i = 0; i < ODD_ROWS; i++) {
+            assert_memory_equal(&got[2 * place_of(i)], &want[i], sizeof want[i]);
+            assert_int_equal(got[2 * place_of(i) + 1], number_of(&c));
+            assert_true(i < 2 || want[i] != want[i - 1] || want[i] != want[i - 2]);
+        }
+    }
+    gpu->ops.lanes = lanes;
+    free(plus);
+    rl_test_matrix_free(&w);
+    rl_test_gpu_end(gpu);
+}
+
 /* ---- what is recorded, alone --------------------------------------------------------------------------- */
 
 static void check_dispatch(rl_vk_links *l, uint64_t groups, uint32_t how, uint32_t link)
@@ -220,7 +298,8 @@ static void vulkan_links_numbers(void **state)
 }
 
 RL_TEST_MAIN(RL_TEST(vulkan, links_give_the_same), RL_TEST(vulkan, links_end_their_waiting),
-             RL_TEST(vulkan, links_pass_on_what_is_void), RL_TEST(vulkan, links_numbers))
+             RL_TEST(vulkan, links_pass_on_what_is_void), RL_TEST(vulkan, links_of_several_blocks),
+             RL_TEST(vulkan, links_numbers))
 #else
 static void vulkan_links(void **state)
 {

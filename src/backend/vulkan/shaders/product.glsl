@@ -36,8 +36,9 @@ const uint ITERS = (TILE + TEAM - 1u) / TEAM;       // chunks per lane and tile
 const uint SHARE = (8u * TILE + RL_LOCAL - 1u) / RL_LOCAL; // vectors of the input per invocation
 const bool FETCHES_AHEAD = TAKES && !ROUTED && !RL_SOFTWARE; // before it takes anything
 // Linked, a stage is often less than a wave of workgroups, so nobody else computes while a team waits for its
-// next rows: they are on their way while it multiplies. Elsewhere that costs more registers than it is worth.
-const bool OVERLAPS = TAKES && BLOCKS > 1u && !RL_SOFTWARE;
+// next rows: they are on their way while it multiplies. Elsewhere, and for types of many words, that costs more
+// registers than it is worth.
+const bool OVERLAPS = TAKES && BLOCKS > 1u && RL_RAW <= 8u && !RL_SOFTWARE;
 const bool EVEN = CHUNKS % TEAM == 0u && CHUNKS <= TILE; // every lane has a chunk in every step
 
 const uint STAGE_LINE = TILE + 1u;
