@@ -88,10 +88,14 @@ for step in $steps; do
     echo "-- RL_VULKAN_BYTES=0"
     RL_VULKAN_BYTES=0 redlite bench -m "$model" --backend vulkan $device -p 0 -n 128 -d 0 -r 3 --json \
       2>>"$out/decode.log" | tee -a "$out/decode.jsonl"
-    redlite bench -m "$model" --backend vulkan $device -c 17000 -p 0 -n 256 -d 0 --stages \
-      -r 3 2>>"$out/decode.log" | tee "$out/stages.txt" ;;
+    # Stages that wait for each other overlap and have one time; with barriers each has its own.
+    for links in "" 0; do
+      echo "-- --stages${links:+, RL_VULKAN_LINKS=$links}"
+      env ${links:+RL_VULKAN_LINKS=$links} "$bin/redlite" bench -m "$model" --backend vulkan $device -p 0 -n 256 -d 0 \
+        --stages -r 3 2>>"$out/decode.log" | tee "$out/stages${links:+-barriers}.txt"
+    done ;;
   pools) pools --io auto -n 64 ;;
-  disk) pools --io direct -n 16 ;;
+  disk) pools --io direct -n 24 ;;
   prefill)
     redlite bench -m "$model" --backend vulkan $device -p 512,2048 -n 0 -d 0 -r 2 --json \
       2>>"$out/prefill.log" | tee "$out/prefill.jsonl" ;;
