@@ -292,26 +292,44 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+rl_vk_widths rl_vk_widths_of(const rl_shape *s)
+{
+    uint64_t values = (uint64_t)s->n_value_head * s->delta_dim;
+    uint64_t heads = (uint64_t)s->n_head * s->head_dim, row = (uint64_t)s->n_head_kv * s->head_dim;
+    uint64_t sums = s->delta_dim / rl_vk_delta_cols(s->delta_dim); /* of a head */
+    return (rl_vk_widths){ .x = s->n_embd,
+                           .u = larger(rl_shape_conv_channels(s), 2 * heads),
+                           .z = values,
+                           .ba = 2ull * s->n_value_head,
+                           .k = row,
+                           .v = row,
+                           .y = larger(values, heads),
+                           .sums = sums * s->n_value_head,
+                           .part = s->n_head * (s->head_dim + 2ull),
+                           .router = s->n_expert,
+                           .shared = s->n_ff_shared };
+}
+
 /* Every activation buffer with its number of 32-bit words. */
 static void list_buffers(const rl_shape *s, uint64_t n, uint32_t splits, rl_vk_buffers *buf,
                          void (*each)(void *ctx, rl_vk_span *span, uint64_t words), void *ctx)
 {
-    uint64_t values = (uint64_t)s->n_value_head * s->delta_dim, heads = s->n_head * s->head_dim;
-    uint64_t k = s->n_expert_used;
-    each(ctx, &buf->x, n * s->n_embd);
+    const rl_vk_widths w = rl_vk_widths_of(s);
+    const uint64_t k = s->n_expert_used;
+    each(ctx, &buf->x, n * w.x);
     each(ctx, &buf->h, larger(n, RL_HEAD_ROWS) * s->n_embd);
-    each(ctx, &buf->u, n * larger(rl_shape_conv_channels(s), 2 * heads));
-    each(ctx, &buf->z, n * values);
-    each(ctx, &buf->ba, n * 2 * s->n_value_head);
-    each(ctx, &buf->k, n * s->n_head_kv * s->head_dim);
-    each(ctx, &buf->v, n * s->n_head_kv * s->head_dim);
-    each(ctx, &buf->y, n * larger(values, heads));
-    each(ctx, &buf->sums, n * s->n_value_head * (s->delta_dim / rl_vk_delta_cols(s->delta_dim)));
-    each(ctx, &buf->parts, larger(n, splits) * s->n_head * (s->head_dim + 2));
-    each(ctx, &buf->router, n * s->n_expert);
+    each(ctx, &buf->u, n * w.u);
+    each(ctx, &buf->z, n * w.z);
+    each(ctx, &buf->ba, n * w.ba);
+    each(ctx, &buf->k, n * w.k);
+    each(ctx, &buf->v, n * w.v);
+    each(ctx, &buf->y, n * w.y);
+    each(ctx, &buf->sums, n * w.sums);
+    each(ctx, &buf->parts, larger(n, splits) * w.part);
+    each(ctx, &buf->router, n * w.router);
     each(ctx, &buf->scale, n);
-    each(ctx, &buf->shared_gate, n * s->n_ff_shared);
-    each(ctx, &buf->shared_up, n * s->n_ff_shared);
+    each(ctx, &buf->shared_gate, n * w.shared);
+    each(ctx, &buf->shared_up, n * w.shared);
     each(ctx, &buf->shared_out, n * s->n_embd);
     each(ctx, &buf->expert_gate, n * k * s->n_ff_expert);
     each(ctx, &buf->expert_up, n * k * s->n_ff_expert);

@@ -38,6 +38,14 @@ typedef struct rl_vk_layer_state {
 
 enum { RL_VK_ARRIVALS_GUESS = 256, RL_VK_ARRIVALS_BYTES = 512 };
 
+/* Numbers of one token that stages hand on: of rl_vk_buffers and rl_vk_numbered. */
+typedef struct rl_vk_widths {
+    uint64_t x, u, z, ba, k, v, y, sums;
+    uint64_t part; /* of attention's parts, one for each piece of the positions */
+    uint64_t router, shared;
+} rl_vk_widths;
+rl_vk_widths rl_vk_widths_of(const rl_shape *s);
+
 /* What linked stages hand on (vk_link.h), by device address: counters, one per layer, and numbered values,
  * those of the layer and token under way. */
 typedef struct rl_vk_numbered {

@@ -106,26 +106,25 @@ static rl_status take_layers(rl_vk_backend *vk, rl_state *state, rl_error *err)
 static uint64_t place_numbered(const rl_vk_backend *vk, uint64_t at, rl_vk_numbered *n)
 {
     const rl_shape *s = &vk->net->shape;
-    uint64_t values = (uint64_t)s->n_value_head * s->delta_dim, heads = s->n_head * s->head_dim;
-    uint64_t channels = rl_shape_conv_channels(s), row = s->n_head_kv * s->head_dim;
+    const rl_vk_widths w = rl_vk_widths_of(s);
     const struct {
         uint64_t *place, n;
     } all[] = {
-        { &n->x, s->n_embd },
-        { &n->mixed, s->n_embd },
-        { &n->u, channels > 2 * heads ? channels : 2 * heads },
-        { &n->z, values },
-        { &n->ba, 2 * s->n_value_head },
-        { &n->k, row },
-        { &n->v, row },
-        { &n->y, values > heads ? values : heads },
-        { &n->sums, s->n_value_head * (s->delta_dim / rl_vk_delta_cols(s->delta_dim)) },
-        { &n->parts, (uint64_t)vk->decode_splits * s->n_head * (s->head_dim + 2) },
-        { &n->router, s->n_expert },
+        { &n->x, w.x },
+        { &n->mixed, w.x },
+        { &n->u, w.u },
+        { &n->z, w.z },
+        { &n->ba, w.ba },
+        { &n->k, w.k },
+        { &n->v, w.v },
+        { &n->y, w.y },
+        { &n->sums, w.sums },
+        { &n->parts, vk->decode_splits * w.part },
+        { &n->router, w.router },
         { &n->scale, 1 },
-        { &n->shared_gate, s->n_ff_shared },
-        { &n->shared_up, s->n_ff_shared },
-        { &n->choice, s->n_expert_used * RL_CHOICE_WORDS },
+        { &n->shared_gate, w.shared },
+        { &n->shared_up, w.shared },
+        { &n->choice, (uint64_t)s->n_expert_used * RL_CHOICE_WORDS },
     };
     uint64_t first = at;
     n->counters = at;
