@@ -249,7 +249,8 @@ RL_API void rl_session_get_stats(const rl_session *session, rl_session_stats *ou
 RL_API void rl_model_time_stages(rl_model *model, bool on);
 /* Tokens in these times: those of a prompt too where stages compute at once. */
 RL_API uint64_t rl_model_timed_tokens(const rl_model *model);
-/* The index-th stage in the order of a token, or false behind the last. name is a constant. */
+/* The index-th stage in the order of a token, or false behind the last. name is a constant; *ns is 0 for a
+ * stage whose time is part of another's. */
 RL_API bool rl_model_get_stage(const rl_model *model, size_t index, const char **name,
                                uint64_t *ns);
 
