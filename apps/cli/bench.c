@@ -209,7 +209,8 @@ static void print_stages(const bench *b)
 {
     const char *name;
     uint64_t ns, all = 0, n_tokens = rl_model_timed_tokens(b->model);
-    if (!n_tokens) printf("  no token was timed: none was one submission from end to end\n");
+    if (!n_tokens)
+        printf("  no token was timed: only those that start routed and miss nothing are\n");
     for (size_t i = 0; rl_model_get_stage(b->model, i, &name, &ns); i++)
         all += ns;
     for (size_t i = 0; rl_model_get_stage(b->model, i, &name, &ns); i++)

@@ -655,6 +655,15 @@ static void run(bench *b, bool quick)
     }
 }
 
+static uint32_t mebibytes(const char *text)
+{
+    char *end;
+    unsigned long n = strtoul(text, &end, 10);
+    if (*end || *text == '-' || n < 1 || n > 65536)
+        die("\"%s\" is not a number of MiB from 1 to 65536", text);
+    return (uint32_t)n;
+}
+
 int main(int argc, char **argv)
 {
     bench b = { .total_bytes = 768u << 20, .matrix_mib = 8 };
@@ -668,9 +677,9 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--device") && i + 1 < argc)
             open.device = argv[++i];
         else if (!strcmp(argv[i], "--mib") && i + 1 < argc)
-            b.total_bytes = strtoull(argv[++i], NULL, 10) << 20;
+            b.total_bytes = (uint64_t)mebibytes(argv[++i]) << 20;
         else if (!strcmp(argv[i], "--matrix") && i + 1 < argc)
-            b.matrix_mib = (uint32_t)strtoul(argv[++i], NULL, 10);
+            b.matrix_mib = mebibytes(argv[++i]);
         else if (!strcmp(argv[i], "--only") && i + 1 < argc)
             b.only = argv[++i];
         else
