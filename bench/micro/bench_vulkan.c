@@ -684,8 +684,7 @@ int main(int argc, char **argv)
             b.only = argv[++i];
         else
             die("usage: bench_vulkan [--device N|NAME] [--mib N] [--matrix MIB] [--quick] "
-                "[--variants] "
-                "[--only NAME]");
+                "[--variants] [--only NAME]");
     }
     if (quick) b.total_bytes = 4u << 20;
     if (!quick) b.warm_ns = WARM_NS;

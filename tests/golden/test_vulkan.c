@@ -195,6 +195,18 @@ static void one_dispatch_to_route(void)
     rl_engine_close(e);
 }
 
+/* The small model, every expert resident, where stages can be linked. */
+static rl_vk_backend *open_linkable(rl_engine **e, rl_session **session)
+{
+    rl_vk_device_close(rl_test_vulkan_open());
+    golden_setup setup = { .model = rl_test_fixture("models/tiny-s-Q8_0.gguf"),
+                           .backend = "vulkan" };
+    golden_open(&setup, 64, e, session);
+    rl_vk_backend *vk = rl_vk_of((*e)->be);
+    if (!vk->device->info.hands_over) rl_test_skip("workgroups cannot hand over here");
+    return vk;
+}
+
 /* Linked stages that wait for somebody who never comes, from the second token on: the token is computed
  * again with barriers, the next ones with barriers from the start, and all of them right.
  * Stands against a token that hangs, and one that is lost or kept half. */
@@ -203,16 +215,11 @@ static void late(void)
     enum { TOKENS = 6, SINCE = 2 };
     static float want[TOKENS][512];
     uint64_t cost[TOKENS];
-    rl_vk_device_close(rl_test_vulkan_open());
-    golden_setup setup = { .model = rl_test_fixture("models/tiny-s-Q8_0.gguf"),
-                           .backend = "vulkan" };
     rl_engine *e;
     rl_session *session;
     rl_error err = { "" };
     golden_may_be_late = true;
-    golden_open(&setup, 64, &e, &session);
-    rl_vk_backend *vk = rl_vk_of(e->be);
-    if (!vk->device->info.hands_over) rl_test_skip("workgroups cannot hand over here");
+    rl_vk_backend *vk = open_linkable(&e, &session);
     for (int linked = 0; linked < 2; linked++) {
         vk->ops.links = linked;
         assert_ok(rl_session_reset(session, &err));
@@ -246,15 +253,10 @@ static void late(void)
 static void stage_times(void)
 {
     enum { TOKENS = 4 };
-    rl_vk_device_close(rl_test_vulkan_open());
-    golden_setup setup = { .model = rl_test_fixture("models/tiny-s-Q8_0.gguf"),
-                           .backend = "vulkan" };
     rl_engine *e;
     rl_session *session;
     rl_error err = { "" };
-    golden_open(&setup, 64, &e, &session);
-    rl_vk_backend *vk = rl_vk_of(e->be);
-    if (!vk->device->info.hands_over) rl_test_skip("workgroups cannot hand over here");
+    rl_vk_backend *vk = open_linkable(&e, &session);
     if (vk->device->info.timestamp_ns <= 0) rl_test_skip("the device has no timestamps");
     for (int linked = 0; linked < 2; linked++) {
         rl_stage_times times = { 0 };

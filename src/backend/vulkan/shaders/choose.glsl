@@ -8,8 +8,8 @@
 // that loops over shared memory is faster than straight code over registers.
 //
 // Needs    a constant FORCED (the choice itself is given); workgroups of 32 invocations or more; link.glsl
-// Reads    logits f32 [n][E], E <= 1024, also those that this dispatch has written (router of
-//          router.comp); residency u64 [E] of the layer: device address of the slot; 0: absent
+// Reads    logits f32 [n][E], E <= 1024, also those that this dispatch has written
+//          (router.comp); residency u64 [E] of the layer: device address of the slot; 0: absent
 // Writes   ids u32 [n][k], weights f32 [n][k], k <= 32; ids again where they are published;
 //          token.halt = layer + 1 when an expert is absent and `check` is set
 //          Where it takes its logits by numbers (link.glsl), the choice is given so, too: slots and weights,
